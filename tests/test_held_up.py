@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import socket
 import ssl
 import threading
@@ -12,10 +11,6 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from nvflare.fuel.f3.comm_error import CommError
 from nvflare.fuel.f3.drivers import tcp_driver
 from nvflare.fuel.f3.drivers.tcp_driver import TcpStreamServer
@@ -23,6 +18,7 @@ from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 
 from colonnade.deployment import held_up
 from colonnade.deployment.held_up import guard_connections
+from toy_certificate import certified
 
 
 @pytest.fixture(autouse=True)
@@ -38,23 +34,7 @@ def _as_before(monkeypatch):
 @pytest.fixture
 def contexts(tmp_path):
     """Return what a server and a client bring to TLS."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "server")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(1))
-        .not_valid_after(now + datetime.timedelta(1))
-        .sign(key, hashes.SHA256())
-    )
-    (tmp_path / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    form, protection = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    private = key.private_bytes(serialization.Encoding.PEM, form, protection)
-    (tmp_path / "key.pem").write_bytes(private)
+    certified(tmp_path)
     own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     own.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
     theirs = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))

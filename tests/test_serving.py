@@ -17,7 +17,6 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import httpx2 as httpx
 import numpy as np
@@ -25,9 +24,8 @@ import polars as pl
 import pytest
 import torch
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import dsa, ec
-from cryptography.x509.oid import NameOID
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,10 +54,10 @@ from colonnade.serving import (
 )
 from colonnade.serving.service import service
 from colonnade.tables import IdForm
+from toy_certificate import certified
 
 TOKEN = "a-token-that-is-long-enough"
 RIGHT = {"Authorization": f"Bearer {TOKEN}"}
-IN_CLEAR = serialization.NoEncryption()
 
 
 class Told:
@@ -670,34 +668,6 @@ def with_token(folder):
 
 def connected(at):
     return socket.create_connection(("127.0.0.1", int(at.url.rpartition(":")[2])), timeout=30)
-
-
-def certified(folder, protection=IN_CLEAR, days=(-1, 1), key=None):
-    """Write a certificate for 127.0.0.1 and its key."""
-    from ipaddress import ip_address
-
-    key = key or ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now + timedelta(days[0]))
-        .not_valid_after(now + timedelta(days[1]))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    form = serialization.PrivateFormat.PKCS8
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, form, protection)
-    )
-    (folder / "key.pem").chmod(0o600)
 
 
 def test_with_a_certificate_it_is_https(tmp_path):
