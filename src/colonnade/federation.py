@@ -52,6 +52,7 @@ from colonnade.checks import (
 )
 from colonnade.clocks import Clock
 from colonnade.descriptions import content_of, described, device_told, kept_by
+from colonnade.drawing import drawing_apart
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate, checked_driver
 from colonnade.errors import ConfigurationError
 from colonnade.export import blank, form_of
@@ -69,7 +70,6 @@ from colonnade.models import (
     check_module,
     check_optimiser,
     check_top_learns,
-    drawing_apart,
     parameter_count,
     shown,
     take,

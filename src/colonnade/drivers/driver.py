@@ -19,7 +19,7 @@ import torch
 from colonnade.channels import Network
 from colonnade.checkpoints import Checkpoint, CheckpointStore
 from colonnade.departures import lost_since
-from colonnade.drawing import drawing
+from colonnade.drawing import drawing_apart
 from colonnade.drivers.account import Account, Activity, Values
 from colonnade.drivers.course import Decision
 from colonnade.effects import KINDS_OF_SERVICE, Arrivals, Effect, Notes, Role, Send, Work
@@ -471,23 +471,10 @@ def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:
     if work.kind in KINDS_OF_SERVICE:
         return _performed(work, role)
     words = work_seed(seed, role, work.purpose.name, work.round, work.step)
-    with drawing():
-        generators = _generators()
-        before = [generator.get_state() for generator in generators]
-        try:
-            for generator in generators:
-                generator.manual_seed(words)
-            return _performed(work, role)
-        finally:  # whoever trains goes on to draw what he would have drawn
-            for generator, state in zip(generators, before, strict=True):
-                generator.set_state(state)
-
-
-def _generators() -> list[torch.Generator]:
-    """Return torch's generators of the devices that are in use."""
-    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        return [torch.default_generator]
-    return [torch.default_generator, *torch.cuda.default_generators]
+    with drawing_apart() as generators:  # whoever trains goes on to draw what he would have drawn
+        for generator in generators:
+            generator.manual_seed(words)
+        return _performed(work, role)
 
 
 def _performed(work: Work[Any], role: str) -> tuple[Any, int]:

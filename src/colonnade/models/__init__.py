@@ -3,7 +3,7 @@
 from colonnade.models.bounded import Bounded
 from colonnade.models.cnn import Cnn
 from colonnade.models.copies import copied
-from colonnade.models.draws import MANY_DRAWS, drawing_alike, drawing_apart, without_dropout
+from colonnade.models.draws import MANY_DRAWS, drawing_alike, without_dropout
 from colonnade.models.finite import all_finite
 from colonnade.models.fusion import Additive, Concat, DotProduct, Fusion, Max, Mean, Sum
 from colonnade.models.gradients import check_gradients, sparse_parameters
@@ -69,7 +69,6 @@ __all__ = [
     "check_top_learns",
     "copied",
     "drawing_alike",
-    "drawing_apart",
     "evaluating",
     "gone_on",
     "group_norm",

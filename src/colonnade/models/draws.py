@@ -13,18 +13,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from colonnade.drawing import drawing
+from colonnade.drawing import drawing_apart
 
-__all__ = ["MANY_DRAWS", "drawing_alike", "drawing_apart", "without_dropout"]
+__all__ = ["MANY_DRAWS", "drawing_alike", "without_dropout"]
 
-_CPU = torch.device("cpu")
 MANY_DRAWS = range(140)
 """Under one of these happens what happens once in ten draws, but in 4 of 10 million cases."""
 
 
 @contextmanager
 def drawing_alike(which: int = 0) -> Iterator[Callable[[], bool]]:
-    """Let torch's generator of the CPU draw the same numbers each time, and be as it was after.
+    """Let torch's generator of the CPU draw the same numbers each time; all are as they were after.
 
     Other threads wait meanwhile. Yields what tells whether anything was drawn from it so far.
 
@@ -45,37 +44,10 @@ def drawing_alike(which: int = 0) -> Iterator[Callable[[], bool]]:
     ...     torch.equal(first, torch.rand(3))
     False
     """
-    generator, start = torch.default_generator, torch.Generator().manual_seed(which).get_state()
-    with drawing():
-        before = generator.get_state()
+    start = torch.Generator().manual_seed(which).get_state()
+    with drawing_apart() as [generator, *_]:
         generator.set_state(start)
-        try:
-            yield lambda: not torch.equal(start, generator.get_state())
-        finally:
-            generator.set_state(before)
-
-
-@contextmanager
-def drawing_apart(device: torch.device = _CPU) -> Iterator[None]:
-    """Leave torch's generators, that of a device too, as if nothing had been drawn meanwhile.
-
-    >>> with drawing_alike():
-    ...     with drawing_apart():
-    ...         first = torch.rand(3)
-    ...     torch.equal(first, torch.rand(3))
-    True
-    """
-    generators = [torch.default_generator]
-    if device.type == "cuda":
-        here = torch.cuda.current_device() if device.index is None else device.index
-        generators.append(torch.cuda.default_generators[here])
-    with drawing():
-        before = [generator.get_state() for generator in generators]
-        try:
-            yield
-        finally:
-            for generator, state in zip(generators, before, strict=True):
-                generator.set_state(state)
+        yield lambda: not torch.equal(start, generator.get_state())
 
 
 def without_dropout(model: nn.Module) -> None:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from colonnade.agreement import Agreement
+from colonnade.drawing import drawing_apart
 from colonnade.federation import Federation
-from colonnade.models import Features, Learner, copied, drawing_apart, sparse_parameters, take
+from colonnade.models import Features, Learner, copied, sparse_parameters, take
 
 __all__ = ["MemoryUse", "memory_of"]
 

@@ -25,12 +25,12 @@ from colonnade.annotated import check_kind
 from colonnade.channels import Network
 from colonnade.costs import CostModel, Measured, is_steady, uses_measured
 from colonnade.disclosures import promise_warnings
+from colonnade.drawing import drawing_apart
 from colonnade.drivers import Driver, Simulate, checked_driver
 from colonnade.federation import Federation
 from colonnade.flows import Flow
 from colonnade.method import Method, checked_method
 from colonnade.methods import svfl
-from colonnade.models import drawing_apart
 from colonnade.planning.calibrate import calibrated
 from colonnade.planning.hollow import hollow_federation, sized
 from colonnade.planning.memory import MemoryUse, memory_of

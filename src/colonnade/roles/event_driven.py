@@ -39,9 +39,10 @@ from torch import Tensor
 
 from colonnade.agreement import Agreement, HolderSeat, PartySeat
 from colonnade.batches import pieces
+from colonnade.drawing import drawing_apart
 from colonnade.effects import Arrivals, Effect, Expect, Receive, Send, Work
 from colonnade.links import Link, Rows
-from colonnade.models import drawing_apart, take
+from colonnade.models import take
 from colonnade.roles.blame import attributed, large_derivatives, largest_embedding
 from colonnade.roles.courses import Through
 from colonnade.roles.rounds import TrainingLabelHolder, TrainingParty
@@ -117,7 +118,7 @@ class EventDrivenParty(TrainingParty):
         rows, moment = self._batch()
         embedding = self._embedding
         if embedding is None:
-            with drawing_apart(self.bottom.device):  # what follows draws as if it had been there
+            with drawing_apart():  # what follows draws as if it had been there
                 embedding = self._again(rows)
         key = moment.key(self._seed, self._label_holder, f"{DERIVATIVE}/{self.name}")
         with reading(self._label_holder, self.round):
