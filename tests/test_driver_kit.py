@@ -9,7 +9,7 @@ import pytest
 
 from colonnade.channels import Channel, Network
 from colonnade.costs import Modelled
-from colonnade.drivers import Processes, Simulate, gatekeeper
+from colonnade.drivers import Processes, Simulate, inquiry
 from colonnade.drivers.driver import Assignment
 from colonnade.errors import Deadlock, RoleFailed
 from colonnade.flows import Limits
@@ -33,7 +33,7 @@ SUBJECTS = [
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """Ask how it stands soon."""
-    monkeypatch.setattr(gatekeeper, "_QUIET", 0.1)
+    monkeypatch.setattr(inquiry, "_QUIET", 0.1)
 
 
 @pytest.mark.parametrize("check", DRIVER_CHECKS, ids=lambda check: check.__name__)

@@ -51,7 +51,7 @@ class Watched:
 
     def asked(self):
         """Let it ask how it stands; return the number of the question."""
-        self.keeper._heard -= 10.0
+        self.keeper._inquiry._heard -= 10.0
         self.keeper.look_after()
         ((_, ask), _) = self.last()
         assert isinstance(ask, control.Ask)
@@ -160,14 +160,14 @@ def test_nobody_saves_unasked():
 def test_who_is_done_leaves_when_all_is_there_that_was_sent():
     watched = Watched()
     watched.hears("a", played(b=4))
-    assert not watched.keeper.everybody_has_played
+    assert not watched.keeper.roll.everybody_has_played
     watched.hears("b", played(a=5))
-    assert watched.keeper.everybody_has_played
+    assert watched.keeper.roll.everybody_has_played
     watched.keeper.let_leave()
     assert watched.last() == [("a", control.Stop({"b": 5})), ("b", control.Stop({"a": 4}))]
     for name in "ab":
         watched.hears(name, control.Left({}, [], 0.0))
-    assert watched.keeper.everybody_has_left
+    assert watched.keeper.roll.everybody_has_left
 
 
 def test_all_wait_and_nothing_is_under_way():
@@ -217,7 +217,7 @@ def test_nobody_is_asked_again_before_all_have_answered():
     watched = Watched()
     number = watched.asked()
     watched.stands(number, "a")
-    watched.keeper._heard -= 10.0
+    watched.keeper._inquiry._heard -= 10.0
     watched.keeper.look_after()
     assert not watched.last()
     watched.stands(number, "b", None)
@@ -227,7 +227,7 @@ def test_nobody_is_asked_again_before_all_have_answered():
 def looks(watched, seconds):
     """Let it look that long whether it is answered."""
     for _ in range(seconds):
-        watched.keeper._looked -= 1.0
+        watched.keeper._inquiry._looked -= 1.0
         watched.keeper.look_after()
 
 
@@ -237,7 +237,9 @@ def test_who_is_there_and_answers_nothing_is_named():
     number = watched.asked()
     watched.stands(number, "a")
     looks(watched, 59)
-    watched.keeper._looked -= 3600.0  # we were stopped ourselves, and answers may lie there
+    watched.keeper._inquiry._looked -= (
+        3600.0  # we were stopped ourselves, and answers may lie there
+    )
     watched.stands(number, "b", None)
     looks(watched, 59)
     watched.stands(watched.asked(), "a")
@@ -319,9 +321,9 @@ def ended(**given):
 
 def asks_b(watched):
     """Let it ask, and look for a second; return the number of the question."""
-    watched.keeper._heard -= 10.0
+    watched.keeper._inquiry._heard -= 10.0
     looks(watched, 1)
-    return watched.keeper._question
+    return watched.keeper._inquiry._question
 
 
 LEAVES_NOT = {
@@ -418,7 +420,7 @@ def test_messages_that_never_come_end_a_run_by_the_name_of_who_tells_of_them():
 
 def watched_asks(watched):
     """Let it ask how it stands; return the number of the question, whoever is asked."""
-    watched.keeper._heard -= 10.0
+    watched.keeper._inquiry._heard -= 10.0
     watched.keeper.look_after()
     return watched.last()[-1][1].number
 
@@ -438,7 +440,7 @@ def test_what_is_told_to_be_sent_and_does_not_come_is_not_waited_for_without_end
     watched = Watched()
 
     def all_wait(came):
-        watched.keeper._came_at -= 50.0
+        watched.keeper._inquiry._came_at -= 50.0
         number = watched.asked()
         watched.stands(number, "a", sent=6)
         watched.stands(number, "b", received=5, came=came)
@@ -460,7 +462,7 @@ def test_who_tells_of_more_and_more_keeps_nobody_waiting(lie):
     """Each time that it told of one more, all were waited for anew."""
     watched = Watched()
     for more in range(3):
-        watched.keeper._came_at -= 50.0
+        watched.keeper._inquiry._came_at -= 50.0
         number = watched.asked()
         watched.stands(number, "a", sent=6 + more if lie == "sent" else 4)
         received = 5 if lie == "sent" else 5 + more
@@ -490,7 +492,7 @@ def test_nobody_has_another_wait_for_what_is_not_exchanged(told):
 
 def test_who_reports_and_reports_keeps_nobody_from_asking():
     watched = Watched()
-    watched.keeper._heard -= 10.0
+    watched.keeper._inquiry._heard -= 10.0
     watched.keeper.heed("a", control.Reported({"x": 1}))
     watched.keeper.look_after()
     assert [type(told) for _, told in watched.last()] == [control.Ask, control.Ask]

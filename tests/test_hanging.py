@@ -28,6 +28,7 @@ from colonnade.drivers import (
     Simulate,
     control,
     gatekeeper,
+    inquiry,
     processes,
 )
 from colonnade.drivers.child import SocketTransport, play
@@ -49,7 +50,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs forked pr
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
     """Ask how it stands soon, wait for no process that is stopped, and leave none behind."""
-    monkeypatch.setattr(gatekeeper, "_QUIET", 0.1)
+    monkeypatch.setattr(inquiry, "_QUIET", 0.1)
     monkeypatch.setattr(processes, "_ENDING", 0.5)
     yield
     assert not multiprocessing.active_children()
@@ -423,7 +424,7 @@ def test_a_process_that_is_stopped_keeps_nobody_from_seeing_another_die(monkeypa
         threading.Event().wait(1.5)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(gatekeeper, "_QUIET", 0.0)
+    monkeypatch.setattr(inquiry, "_QUIET", 0.0)
     monkeypatch.setattr(processes, "_LOOK", 0.001)
     with pytest.raises(RoleFailed, match="the process of 'b' died"):
         Processes().run(pair(stops, dies), Assignment())

@@ -17,7 +17,7 @@ from colonnade.deployment.guest import Guest
 from colonnade.deployment.host import Host
 from colonnade.deployment.training import TrainingTogether
 from colonnade.deployment.what_came import WhatCame
-from colonnade.drivers import control, couriered, gatekeeper, player
+from colonnade.drivers import control, couriered, inquiry, player
 from colonnade.drivers.courier import Courier
 from colonnade.drivers.couriered import GATEKEEPER, CourierTransport
 from colonnade.errors import Aborted, Disconnected, RemoteProtocolError, RoleFailed
@@ -351,7 +351,7 @@ def test_a_site_that_takes_nothing_keeps_no_other_from_hearing_of_the_end(tmp_pa
 
 
 def test_messages_that_nobody_sent_are_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(gatekeeper, "_QUIET", 0.05)
+    monkeypatch.setattr(inquiry, "_QUIET", 0.05)
     _, job, sites = prepared(tmp_path)
     mesh = Mesh()
 
@@ -369,7 +369,7 @@ def test_messages_that_nobody_sent_are_not_waited_for(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kinds", [control.Left, control.FromPlayer])
 def test_who_is_there_and_says_nothing_of_the_run_is_not_waited_for(tmp_path, monkeypatch, kinds):
     """It kept what was trained from the label holder, without end."""
-    monkeypatch.setattr(gatekeeper, "_QUIET", 0.1)
+    monkeypatch.setattr(inquiry, "_QUIET", 0.1)
     monkeypatch.setattr(host, "STALLED", 1.5 / 120)
     _, job, sites = prepared(tmp_path)
     mesh = Mesh()

@@ -187,7 +187,7 @@ def heard_of(server, name, message):
     heed = server._heed
 
     def heeded(gatekeeper):
-        if gatekeeper.everybody_is_there and message is not None:
+        if gatekeeper.roll.everybody_is_there and message is not None:
             server._deliver(name, meeting.encode(message))
             server._heed = heed
         heed(gatekeeper)

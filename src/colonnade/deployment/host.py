@@ -21,7 +21,8 @@ from colonnade.drivers import Assignment, control
 from colonnade.drivers.courier import STALLED, Courier, Post
 from colonnade.drivers.driver import refuse_disagreement
 from colonnade.drivers.failures import ours
-from colonnade.drivers.gatekeeper import Gatekeeper, out_of_turn, rebuilt
+from colonnade.drivers.gatekeeper import Gatekeeper, rebuilt
+from colonnade.drivers.roll import out_of_turn
 from colonnade.drivers.writers import Writers
 from colonnade.errors import Aborted, ConfigurationError, RemoteProtocolError, RoleFailed
 from colonnade.telling import first_line, plain, short
@@ -193,7 +194,7 @@ class Host:
     # While they play
 
     def _watch(self, gatekeeper: Gatekeeper) -> None:
-        while not gatekeeper.everybody_has_played:
+        while not gatekeeper.roll.everybody_has_played:
             self._heed(gatekeeper)
         gatekeeper.let_leave()
         while len(self._done) < len(self.job.everybody):
@@ -205,7 +206,10 @@ class Host:
             name, message, size = heard
             match message:
                 case meeting.Concluding():
-                    if name != self.job.label_holder.name or not gatekeeper.everybody_has_played:
+                    if (
+                        name != self.job.label_holder.name
+                        or not gatekeeper.roll.everybody_has_played
+                    ):
                         raise out_of_turn(name, message)  # it alone sees metrics
                     self._asked = True
                 case _Ended():
@@ -225,10 +229,10 @@ class Host:
                 self._know_done(name)
             elif time.monotonic() - when > _LAST_WORDS:
                 raise RoleFailed(f"{name!r} has ended, and its last words have not come")
-        if self._asked and gatekeeper.everybody_has_left:
+        if self._asked and gatekeeper.roll.everybody_has_left:
             self._asked = False
             self._tell_what_came(self.job.label_holder.name)
-        if gatekeeper.everybody_is_there and not gatekeeper.everybody_has_left:
+        if gatekeeper.roll.everybody_is_there and not gatekeeper.roll.everybody_has_left:
             gatekeeper.look_after()
 
     def _know_done(self, name: str) -> None:

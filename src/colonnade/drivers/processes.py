@@ -140,9 +140,9 @@ class _Parent:
     def run(self) -> RunRecord:
         try:
             self._start()
-            self._watch(until=lambda: self.gatekeeper.everybody_has_played)
+            self._watch(until=lambda: self.gatekeeper.roll.everybody_has_played)
             self.gatekeeper.let_leave()
-            self._watch(until=lambda: self.gatekeeper.everybody_has_left)
+            self._watch(until=lambda: self.gatekeeper.roll.everybody_has_left)
         except BaseException as error:
             with suppress(RoleFailed):
                 self.gatekeeper.broadcast(control.Abort(f"{type(error).__name__}: {error}"))
