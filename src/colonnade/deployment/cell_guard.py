@@ -63,6 +63,7 @@ _ON = (
     StreamHeaderKey.CHANNEL,
     StreamHeaderKey.TOPIC,
 )
+_SECRECY = (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED)
 _LINES = 32  # about what is dropped of one organisation; then a line each time it is twice as much
 
 _log = logging.getLogger(__name__)
@@ -219,16 +220,13 @@ def _is_of_an_operator(certificate: str | None) -> bool:
 
 def _is_to_be_encrypted(message: Message) -> bool:
     """Whether FLARE, as it passes it on, would ask for a certificate, and have a thread wait."""
-    secure, is_encrypted = map(
-        message.get_header, (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED)
-    )
+    secure, is_encrypted = map(message.get_header, _SECRECY)
     return bool(secure) and not is_encrypted
 
 
 def _is_to_be_decrypted(message: Message) -> bool:
     """Whether FLARE would ask for a certificate, and have a thread wait for it."""
-    said = (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED)
-    return any(message.get_header(each) for each in said)
+    return any(map(message.get_header, _SECRECY))
 
 
 def _is_whole(message: Message) -> bool:
