@@ -40,7 +40,7 @@ from colonnade.datasets.credit import credit_tables
 from colonnade.deployment.folders import write_job, write_site
 from colonnade.deployment.job import job_of
 from colonnade.deployment.local import SERVER, Local, local_federation
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 from colonnade.runs import Run
 
 BITS, DELAY = 300e6, 0.025

@@ -18,7 +18,7 @@ from pathlib import Path
 from colonnade.experiments import EXPERIMENTS, Scale, write_findings
 from colonnade.experiments.experiment import Result
 from colonnade.experiments.reproducing import findings_of
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 
 
 def main() -> None:

@@ -51,8 +51,9 @@ FLOORS = [
     "roles",
     "exchanges method",
     "drivers",
-    "checks fallbacks prediction export runs run_folder summaries summaries_read reaching sent "
-    "local_reports networks_told notes predictions_told predictions_counted outputs runs_told",
+    "alone checks fallbacks prediction export runs run_folder run_read run_seal summaries "
+    "summaries_read reaching sent local_reports networks_told notes predictions_told "
+    "predictions_counted outputs runs_told",
     "reports methods datasets objectives streamed",
     "federation",
     "planning assembly alignment partners progress convergence audits",

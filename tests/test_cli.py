@@ -27,7 +27,7 @@ from colonnade import __version__, cli, demo, progress
 from colonnade.checkpoints import CheckpointStore, decode_state
 from colonnade.config import RunConfig, load_config, parse_config
 from colonnade.reports import comparison_table, human_bytes, human_seconds
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 from colonnade.runs import Run
 from colonnade.training import Watcher
 

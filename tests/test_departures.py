@@ -28,7 +28,7 @@ from colonnade.ledger import Entry, Ledger
 from colonnade.methods import efvfl
 from colonnade.models import Concat
 from colonnade.reports import comparison_table, write_page
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 from colonnade.training import Training, Watcher
 from colonnade.wire import Purpose
 from test_training import SIMULATE, assert_same, problem

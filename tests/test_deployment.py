@@ -63,7 +63,8 @@ from colonnade.ledger import Ledger
 from colonnade.metrics import Metric, top_k_accuracy
 from colonnade.predictions_counted import PredictionCount
 from colonnade.privacy import BinomialSum, Spending
-from colonnade.run_folder import RunFolder, load_run
+from colonnade.run_folder import RunFolder
+from colonnade.run_read import load_run
 from colonnade.serving import ServeConfig
 from colonnade.wire import Purpose, reading
 from toy_sites import (

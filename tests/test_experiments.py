@@ -70,7 +70,7 @@ from colonnade.experiments.measures import (
 from colonnade.methods import cvfl, fedbcd, svfl
 from colonnade.models import Mean
 from colonnade.reports import Sheet
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 from colonnade.runs import Run
 from colonnade.training import Training, Watcher
 from colonnade.wire import Purpose

@@ -21,6 +21,7 @@ import yaml
 from torch import nn
 
 from colonnade import cli, run_folder
+from colonnade.alone import alone_in
 from colonnade.audits import Audit, Scope, write_audits
 from colonnade.checkpoints import CheckpointStore
 from colonnade.config import parse_config
@@ -35,7 +36,8 @@ from colonnade.ledger import Ledger
 from colonnade.methods import svfl
 from colonnade.organisations import LabelHolder, Party
 from colonnade.reports import Sheet, write_sheets
-from colonnade.run_folder import RunFolder, alone_in, load_run
+from colonnade.run_folder import RunFolder
+from colonnade.run_read import load_run
 from colonnade.training import Training, Watcher
 from toy_sites import configuration, tables
 
@@ -213,14 +215,14 @@ def test_a_folder_that_vanishes(tmp_path, driver, instead, round):
 
 def test_a_folder_that_vanishes_as_the_last_files_are_written(tmp_path, monkeypatch):
     """It is made again by whoever writes into it, and no command would read it."""
-    out, sealed = tmp_path / "run", run_folder._sealed
+    out, sealed = tmp_path / "run", run_folder.sealed
 
     def vanish(run, folder):
         shutil.rmtree(folder)
         folder.mkdir()
         return sealed(run, folder)
 
-    monkeypatch.setattr(run_folder, "_sealed", vanish)
+    monkeypatch.setattr(run_folder, "sealed", vanish)
     with pytest.raises(Unwritten, match=r"config\.yaml cannot be .*No such file or directory"):
         federation().train(training=TRAINING, out=out, report=False)
 

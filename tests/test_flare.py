@@ -25,6 +25,7 @@ from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message
 
 from colonnade import cli
+from colonnade.alone import alone_in
 from colonnade.config import parse_config
 from colonnade.config.registry import GROUPS, names
 from colonnade.deployment.cells import CellPost
@@ -34,7 +35,7 @@ from colonnade.deployment.local import Local, _end_all_in, local_federation
 from colonnade.deployment.proving import Place, _epochs_in, _lengths, _reasons, prove
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import ConfigurationError, DataError, RoleFailed, Unwritten
-from colonnade.run_folder import alone_in, load_run
+from colonnade.run_read import load_run
 from test_deployment import prepared, same_as
 from toy_sites import configuration, tables
 
@@ -162,7 +163,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_started(
 
 
 def test_a_place_where_another_is_at_work_is_left_as_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("colonnade.run_folder._DYING", 0.0)
+    monkeypatch.setattr("colonnade.alone._DYING", 0.0)
     config, _, _ = prepared(tmp_path)
     place = Place(tmp_path / "deployed")
     used = place.folder / "federation" / "flare" / "server.key"

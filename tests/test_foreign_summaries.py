@@ -37,7 +37,7 @@ from colonnade.reports import (
     write_page,
 )
 from colonnade.reports.figures import comparison_figures, run_figures
-from colonnade.run_folder import _read_csv
+from colonnade.run_read import _read_csv
 from colonnade.summaries_read import check_history, check_others_history, check_summary
 from colonnade.training import EarlyStopping, Training, Watcher
 

@@ -20,7 +20,7 @@ from colonnade.config.variables import expanded
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.export import load_part
 from colonnade.ledger import Ledger
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 from colonnade.tables import database as tables_database
 from colonnade.tables import read_table
 from colonnade.tables.urls import parts_of

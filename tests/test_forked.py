@@ -8,7 +8,7 @@ import sys
 import polars as pl
 import pytest
 
-from colonnade.run_folder import FILES
+from colonnade.run_seal import FILES
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
 

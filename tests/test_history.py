@@ -12,7 +12,7 @@ from colonnade.effects import Boundary, Report
 from colonnade.methods import svfl
 from colonnade.progress import Show, Watch
 from colonnade.reports import draw_run, write_page
-from colonnade.run_folder import _read_csv, load_run
+from colonnade.run_read import _read_csv, load_run
 from colonnade.summaries import history_frame, others_history_frame
 from test_federation import TRAINING, federation
 from test_simulate import DRIVER, counters

@@ -22,7 +22,7 @@ from colonnade.drivers.courier import Courier
 from colonnade.drivers.couriered import GATEKEEPER, CourierTransport
 from colonnade.errors import Aborted, Disconnected, RemoteProtocolError, RoleFailed
 from colonnade.ledger import Entry
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 from colonnade.wire import Purpose
 from toy_sites import Mesh, failing, heard_of, play, prepared
 

@@ -49,7 +49,7 @@ from colonnade.reports import (
     write_page,
     write_sheets,
 )
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 from colonnade.training import Training
 
 MINE = b"my own notes, kept for years\n"

@@ -41,7 +41,7 @@ from colonnade.notes import notes_of_optimiser
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.roles.blame import largest_embedding
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 from colonnade.secure import Field
 from colonnade.stragglers import Deadline
 from colonnade.streams import StreamKey

@@ -48,7 +48,7 @@ from colonnade.predictions_told import Predicted
 from colonnade.privacy import BinomialSum, Budget, FixedPoint, PoissonBinomial, RowUses, Spending
 from colonnade.reports import comparison_tables, epsilon_line, human_epsilon, write_page
 from colonnade.reports.figures import comparison_figures
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 from colonnade.secure import Identity, Secrets
 from colonnade.stragglers import Deadline, Fastest, Wait
 from colonnade.training import EarlyStopping, Training

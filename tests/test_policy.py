@@ -30,7 +30,7 @@ from colonnade.drivers.player import Parcel
 from colonnade.errors import Aborted, ConfigurationError
 from colonnade.models import Mean, Sum
 from colonnade.privacy import Budget, FixedPoint
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 from colonnade.stragglers import Fastest
 from colonnade.testing.methods import DRIVER, TRAINING, small_federation
 from colonnade.training import EarlyStopping

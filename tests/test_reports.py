@@ -38,7 +38,7 @@ from colonnade.reports import (
 )
 from colonnade.reports.figures import comparison_figures, run_figures
 from colonnade.reports.page import _local_steps
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 from colonnade.runs import Run
 from colonnade.testing.methods import small_federation
 from colonnade.training import EarlyStopping, Training

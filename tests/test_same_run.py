@@ -51,7 +51,7 @@ from colonnade.organisations import LabelHolder, Party
 from colonnade.packages_told import packages_of
 from colonnade.reports import write_comparison
 from colonnade.reports.tables import step_columns
-from colonnade.run_folder import load_parts, load_run
+from colonnade.run_read import load_parts, load_run
 from colonnade.stragglers import Wait
 from colonnade.surrogates import Disk
 from colonnade.training import Training, Watcher

@@ -28,7 +28,7 @@ from colonnade.metrics import ACCURACY, AUC, LOG_LOSS
 from colonnade.organisations import LabelHolder, Party
 from colonnade.prediction import Prediction
 from colonnade.roles.stopping import Judge, Verdict, decode_verdict, encode_verdict
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 from colonnade.training import EarlyStopping, Training
 from colonnade.wire import Purpose
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from colonnade.errors import ColonnadeError, RoleFailed
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 from siege.attack import Attack, Found
 from siege.bodies import changed
 from siege.kills import SIMULATE, bits, trained

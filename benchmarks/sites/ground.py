@@ -32,7 +32,7 @@ from colonnade.drivers import Replay, control
 from colonnade.drivers.driver import Trace
 from colonnade.effects import Notes
 from colonnade.export import load_part
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 from colonnade.runs import Run
 from sites.seats import ATTEND, PRESIDE, TRACE, known_secrets
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from colonnade.organisations import LabelHolder, Party
     from colonnade.partners import partner_values
     from colonnade.planning import plan
-    from colonnade.run_folder import load_run
+    from colonnade.run_read import load_run
     from colonnade.runs import Run
     from colonnade.stragglers import Deadline, Fastest, Wait
     from colonnade.surrogates import Disk, Memory
@@ -139,7 +139,7 @@ _HOMES = {
     "colonnade.organisations": ("LabelHolder", "Party"),
     "colonnade.partners": ("partner_values",),
     "colonnade.planning": ("plan",),
-    "colonnade.run_folder": ("load_run",),
+    "colonnade.run_read": ("load_run",),
     "colonnade.runs": ("Run",),
     "colonnade.stragglers": ("Deadline", "Fastest", "Wait"),
     "colonnade.surrogates": ("Disk", "Memory"),

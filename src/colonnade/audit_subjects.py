@@ -23,7 +23,7 @@ from colonnade.exchanges import Split
 from colonnade.federation import Federation
 from colonnade.methods import Method, cvfl, efvfl, pbm_vfl, svfl, wait_dp
 from colonnade.models import Sum
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 from colonnade.training import Watcher
 
 __all__ = ["METHODS", "Subject", "digits", "subjects"]

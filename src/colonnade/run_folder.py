@@ -1,23 +1,16 @@
-"""The folder of a run: who may write there, what is written, and what is read of it again."""
+"""The folder of a run: whether it is free for one, and what is written there."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import sys
-import time
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import yaml
-from torch import Tensor
 
-from colonnade import __version__
+from colonnade.alone import ELSEWHERE, alone_in
 from colonnade.checkpoints import CheckpointStore
 from colonnade.clocks import Clock
 from colonnade.errors import (
@@ -25,23 +18,11 @@ from colonnade.errors import (
     ColonnadeError,
     ConfigurationError,
     DataError,
-    DataWarning,
     Unwritten,
 )
-from colonnade.export import (
-    MEAN_FILE,
-    PART_FILE,
-    PARTS,
-    Part,
-    check_parts,
-    load_part,
-    read_mean,
-)
+from colonnade.export import PARTS, check_parts
 from colonnade.faults import explained, misnamed_or_unwritten, unread_or_damaged
-from colonnade.forked import check_not_forked
-from colonnade.layout import check_names
 from colonnade.ledger import Ledger
-from colonnade.locks import locked, unlock
 from colonnade.ordinary import read_ordinary
 from colonnade.outputs import (
     CONFIGURATION,
@@ -53,301 +34,21 @@ from colonnade.outputs import (
     replacing,
     unfinished,
 )
-from colonnade.paths import as_path
 from colonnade.predictions_counted import PREDICTED, PredictionCount
+from colonnade.run_read import WRITTEN_OUT
+from colonnade.run_seal import FILES, OTHERS, SEALED, sealed
 from colonnade.runs import Run
-from colonnade.summaries_read import check_history, check_others_history, check_summary
-from colonnade.telling import short
 from colonnade.yaml_text import NOT_YAML, read_yaml
 
-__all__ = ["RunFolder", "alone_in", "check_has_parts", "load_means", "load_parts", "load_run"]
+__all__ = ["RunFolder"]
 
-FILES = ("config.yaml", "history.csv", "ledger.csv", "summary.json")
 PICTURES = {"run.png": PICTURE, "report.html": PAGE}
-OTHERS = "others_history.csv"  # only where other organisations than the label holder reported
-_SEALED = ("config.yaml", "history.csv", OTHERS, "ledger.csv")  # whose digests a summary has
 TRAINING = "training"  # only where organisations on computers of their own have trained
 SURROGATES = "surrogates"  # only there, where a job keeps them on a disk
 _WRITTEN = (
     *(*FILES, OTHERS, *PICTURES, PARTS, PREDICTED, TRAINING),
     *("checkpoint", "journal", "departures", SURROGATES),
 )
-_NAMES = {"organisation": pl.String}  # also of one that is called 007
-_SEAL = {"format", "digests", "digest"}  # what a file has beside a summary
-_WRITTEN_OUT = 4  # times as long as what a user may write, as what was left out is said
-_ELSEWHERE = "choose another folder"
-_DYING = 1.0  # seconds that a process which was killed may take until it has let go
-_UNSEALED = "a run that was killed as it wrote its results writes them anew when it is resumed"
-_FORMAT = 1  # of a summary; without one, it is of the time before there were digests
-
-_UNREADABLE = (
-    *(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError),
-    *(*NOT_YAML, pl.exceptions.PolarsError, ConfigurationError),
-)
-
-
-def load_run(path: str | Path) -> Run:
-    """Return the run that a folder holds: its account, without models and the driver's record.
-
-    Configuration, history, ledger and summary are what was written: they have digests. A run of an
-    older version has none, and is read without.
-
-    Raises
-    ------
-    ConfigurationError
-        If this is no path.
-    DataError
-        If there is no finished or interrupted run in the folder, a file of it is damaged, or it is
-        of a version whose runs this one cannot read.
-    """
-    folder = as_path("a run is read from the path of its folder", path)
-    missing = [name for name in FILES if not _is_there(folder / name)]
-    if missing:
-        raise DataError(
-            f"{short(str(folder))} holds no run that can be read: {', '.join(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} not there"
-        )
-    summary, digests = _summary_in(folder)
-    older = _older_than_digests(summary) if digests is None else ""
-    name = "config.yaml"
-    try:
-        for name, digest in (digests or {}).items():
-            if _is_part(name):  # which may have been given away
-                continue
-            if not (folder / name).is_file():
-                raise ValueError("it is not there, or no ordinary file")
-            if _digest_of(folder / name) != digest:
-                raise ValueError(f"it is not what was written; {_UNSEALED}")
-        name = "config.yaml"
-        config = read_yaml((folder / name).read_text(encoding="utf-8"), _WRITTEN_OUT)
-        if not isinstance(config, dict):
-            raise ValueError("it holds no keys and values")
-        name = "history.csv"
-        history = _read_csv(folder / name)
-        check_history(history)
-        name = "ledger.csv"
-        ledger = Ledger.read_csv(folder / name)
-        others = pl.DataFrame()
-        if (folder / OTHERS).is_file() if digests is None else OTHERS in digests:
-            name = OTHERS
-            others = _read_csv(folder / name)
-            check_others_history(others)
-        name = "summary.json"
-        check_summary(summary)
-    except _UNREADABLE as error:
-        raise unread_or_damaged(folder / name, error, older) from error
-    return Run(summary, history, ledger, {}, None, config, folder, others_history=others)
-
-
-def _is_there(file: Path) -> bool:
-    """Return whether it is a file; ``DataError`` where nobody may see, or none is called so."""
-    try:
-        return file.is_file()
-    except OSError as error:
-        raise unread_or_damaged(short(str(file)), error) from None
-
-
-def check_has_parts(path: str | Path) -> None:
-    """Raise ``DataError`` if the run in a folder is of a version that kept no parts there."""
-    folder = RunFolder(Path(path))
-    summary, digests = _summary_in(folder.path)
-    if not _sealed_parts(digests) and not any(folder.parts.glob("*/part.json")):
-        raise DataError(
-            f"the run in {folder.path} is of an older version of colonnade "
-            f"({_version_of(summary)}), which kept no trained parts in its folder: nothing can be "
-            "predicted or exported from it; train it again in a new folder"
-        )
-
-
-def load_parts(path: str | Path) -> dict[str, Part]:
-    """Return the trained parts that the run in a folder wrote, each by whose it is.
-
-    Raises
-    ------
-    DataError
-        If one is missing or damaged, or is that of another organisation or run.
-    """
-    folder = RunFolder(Path(path))
-    summary, digests = _summary_in(folder.path)
-    sealed = _sealed_parts(digests)
-    parties, label_holder = summary.get("parties"), summary.get("label_holder")
-    names: list[Any] = [*parties] if isinstance(parties, list) else []
-    names += [] if label_holder in names else [label_holder]
-    try:
-        check_names(names)  # which become paths
-    except ConfigurationError as error:
-        raise DataError(
-            f"{folder.path / 'summary.json'} does not say whose parts there are: {error}"
-        ) from None
-    parts = {}
-    for name in names:
-        part = parts[name] = load_part(folder.parts / name)
-        if part.organisation != name:
-            raise DataError(
-                f"{folder.parts / name} holds the part of {part.organisation!r}, not of {name!r}"
-            )
-        file = _part_file(name)
-        if sealed and _digest_of(folder.path / file) != sealed.get(file):
-            raise DataError(f"{folder.path / file} is not what this run wrote; {_UNSEALED}")
-    return parts
-
-
-def load_means(path: str | Path, names: Iterable[str]) -> dict[str, Tensor]:
-    """Return the means of embeddings that the run in a folder wrote, ``[E]`` by whose each is.
-
-    Who diverged has none, and neither has a party of a run of an earlier version.
-
-    Parameters
-    ----------
-    path
-        The run's folder.
-    names
-        Of the organisations that have parts there.
-
-    Raises
-    ------
-    DataError
-        If one is damaged, or is that of another organisation or run.
-
-    Warns
-    -----
-    DataWarning
-        If one that the run wrote is gone.
-
-    Examples
-    --------
-    >>> load_means("runs/credit", ["bank"])
-    Traceback (most recent call last):
-    colonnade.errors.DataError: runs/credit/summary.json cannot be read: No such file or directory
-    """
-    folder = Path(path)
-    sealed = _sealed_parts(_summary_in(folder)[1])
-    means = {}
-    for name in names:
-        file = _mean_file(name)
-        if not os.path.lexists(folder / file):
-            if file in sealed:
-                warnings.warn(
-                    f"{folder / file} is gone, which this run wrote: the mean of {name!r}, that "
-                    "could stand for it, is neither known nor exported",
-                    DataWarning,
-                    stacklevel=2,
-                )
-            continue
-        means[name] = read_mean(folder / file, name)
-        if sealed and _digest_of(folder / file) != sealed.get(file):
-            raise DataError(
-                f"{folder / file} is not what this run wrote, or an older version of colonnade "
-                "wrote it, which told nothing of it: take it away, or put back the run's own"
-            )
-    return means
-
-
-def _sealed(run: Run, folder: Path) -> dict[str, Any]:
-    """Return what ``summary.json`` shall hold: with digests of the results beside it, and its own.
-
-    As a summary is written last, its digests are of files of the same moment, or do not fit.
-    """
-    names = (*_SEALED, *map(_part_file, run.models), *map(_mean_file, run.models))
-    there = [name for name in names if (folder / name).is_file()]
-    digests = {name: _digest_of(folder / name) for name in there}
-    sealed = {"format": _FORMAT, **run.summary, "digests": digests}
-    return sealed | {"digest": _digest(sealed)}
-
-
-def _summary_in(folder: Path) -> tuple[dict[str, Any], dict[str, str] | None]:
-    """Return the summary of a run, and the digests of its files; None of an older version."""
-    check_not_forked()  # whoever reads it goes on to what polars reads
-    older = ""
-    try:
-        sealed = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        if not isinstance(sealed, dict):
-            raise ValueError("it is no summary")
-        older = "" if sealed.keys() & _SEAL else _older_than_digests(sealed)
-        return _unsealed(sealed)
-    except _UNREADABLE as error:
-        raise unread_or_damaged(folder / "summary.json", error, older) from error
-
-
-def _unsealed(sealed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str] | None]:
-    """Return a summary, and the digests of the results beside it; None of an older version.
-
-    Raises
-    ------
-    DataError
-        If it was written by a later version.
-    ValueError
-        If it is not what was written.
-    """
-    summary = dict(sealed)
-    digests: dict[str, str] | None = None
-    if summary.keys() & _SEAL:
-        if not summary.keys() >= _SEAL:
-            raise ValueError("it lacks its format, or its digests")
-        if type(summary["format"]) is int and summary["format"] > _FORMAT:
-            raise DataError(
-                f"the run is of colonnade {_version_of(summary)} (format {summary['format']}; this "
-                f"version, {__version__}, reads up to {_FORMAT}); read it with that version"
-            )
-        if summary.pop("digest") != _digest(summary):
-            raise ValueError("it is not what was written")
-        del summary["format"]
-        digests = summary.pop("digests")
-        files = {name for name in digests if not _is_part(name)}
-        if not {"history.csv", "ledger.csv"} <= files <= set(_SEALED):
-            raise ValueError("its digests are of other files than those beside it")
-    elif isinstance(summary.get("local_updates"), int):
-        del summary["local_updates"]  # of all together: whose they were is not told
-    if not summary.keys() >= {"method", "metric", "rounds"}:
-        raise ValueError("it is no summary")
-    return summary, digests
-
-
-def _sealed_parts(digests: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the digests of trained parts and means; a run of an older version has none."""
-    return {name: digest for name, digest in (digests or {}).items() if _is_part(name)}
-
-
-def _part_file(organisation: str) -> str:
-    return f"{PARTS}/{organisation}/{PART_FILE}"
-
-
-def _mean_file(organisation: str) -> str:
-    return f"{PARTS}/{organisation}/{MEAN_FILE}"
-
-
-def _is_part(name: str) -> bool:
-    return name.startswith(f"{PARTS}/")
-
-
-def _older_than_digests(summary: Mapping[str, Any]) -> str:
-    version = _version_of(summary)
-    return f", or older than colonnade {__version__} can read (it is of {version})"
-
-
-def _version_of(summary: Mapping[str, Any]) -> str:
-    """Return by which version a summary says it was written."""
-    return str(summary.get("versions", {}).get("colonnade", "no version that it names"))
-
-
-def _digest(values: Mapping[str, Any]) -> str:
-    # The order of keys is kept by JSON, and their types may be such that they cannot be sorted.
-    return hashlib.blake2b(json.dumps(values).encode(), digest_size=16).hexdigest()
-
-
-def _read_csv(file: Path) -> pl.DataFrame:
-    frame = pl.read_csv(  # for paths see write_csv
-        file.read_bytes(), infer_schema_length=None, schema_overrides=_NAMES
-    )
-    # Of a quote within a name polars keeps both that a file has for it.
-    frame.columns = [name.replace('""', '"') for name in frame.columns]
-    empty = [name for name in frame.columns if frame[name].null_count() == len(frame)]
-    return frame.with_columns(pl.col(empty).cast(pl.Float64))  # which polars takes for texts
-
-
-def _digest_of(file: Path) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 class RunFolder:
@@ -369,7 +70,7 @@ class RunFolder:
     def __init__(
         self,
         path: Path,
-        elsewhere: str = _ELSEWHERE,
+        elsewhere: str = ELSEWHERE,
         again: str = "resume the run (--resume)",
     ) -> None:
         self.path, self._elsewhere, self._again = path, elsewhere, again
@@ -398,7 +99,7 @@ class RunFolder:
 
     def _check_kinds(self) -> None:
         """Raise ``DataError`` where a folder is in the place of a file, or the reverse."""
-        for name in (*_SEALED, "summary.json"):
+        for name in (*SEALED, "summary.json"):
             self._check_kind(name, (self.path / name).is_dir(), "a folder, where a file")
         for name in (PARTS, "checkpoint", "journal", "departures", SURROGATES):
             self._check_kind(name, (self.path / name).is_file(), "a file, where a folder")
@@ -496,25 +197,6 @@ class RunFolder:
         """
         self._write(TRAINING, f"{which}\n")
 
-    def configuration(self) -> dict[str, Any]:
-        """Return what ``config.yaml`` says of the run.
-
-        Raises
-        ------
-        DataError
-            If there is no run, or its configuration cannot be read.
-        """
-        file = self.path / "config.yaml"
-        if not _is_there(file):
-            raise DataError(f"{self.path} holds no run: config.yaml is not there")
-        try:
-            config = read_yaml(file.read_text(encoding="utf-8"), _WRITTEN_OUT)
-            if not isinstance(config, dict):
-                raise ValueError("it holds no keys and values")
-        except _UNREADABLE as error:
-            raise unread_or_damaged(file, error) from error
-        return config
-
     def store(
         self,
         fingerprint: Mapping[str, str],
@@ -563,7 +245,7 @@ class RunFolder:
             self._write(OTHERS, run.others_history.write_csv())
         self.keep(run.ledger)
         with explained(self.path):
-            summary = _sealed(run, self.path)
+            summary = sealed(run, self.path)
         self._write("summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
         file = self.path / "config.yaml"
         with explained(file):
@@ -644,7 +326,7 @@ class RunFolder:
         """Whether ``config.yaml`` is this text, or says the same in other words."""
         try:
             there = read_ordinary(self.path / "config.yaml").decode()
-            return there == text or read_yaml(there, _WRITTEN_OUT) == yaml.safe_load(text)
+            return there == text or read_yaml(there, WRITTEN_OUT) == yaml.safe_load(text)
         except (OSError, ValueError, ConfigurationError, *NOT_YAML):
             return False
 
@@ -667,67 +349,3 @@ class RunFolder:
 def _is_filled(path: Path) -> bool:
     """Return whether a file, or a folder in which something is, lies there."""
     return any(path.iterdir()) if path.is_dir() else path.exists()
-
-
-@contextmanager
-def alone_in(folder: Path, elsewhere: str = _ELSEWHERE) -> Iterator[None]:
-    """Make a folder, and keep all others who ask for it so out of it until it is left.
-
-    The folder itself is locked: no file is left in it, and a process that is killed lets go.
-
-    Parameters
-    ----------
-    folder
-        The folder.
-    elsewhere
-        What who is kept out should do, so that it is in another.
-
-    Raises
-    ------
-    ConfigurationError
-        If another run is at work in it, or something else is in its place.
-    Unwritten
-        If it cannot be made.
-
-    Examples
-    --------
-    >>> with alone_in(Path("deployed")):
-    ...     Path("deployed").is_dir()
-    True
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = _lock(folder, elsewhere)
-    except OSError as error:
-        raise misnamed_or_unwritten(f"the folder {folder}", error) from None
-    except ValueError as error:  # a byte that no name may have
-        raise ConfigurationError(f"{str(folder)!r} is no name of a folder: {error}") from None
-    try:
-        yield
-    finally:
-        _unlock(lock)
-
-
-def _lock(folder: Path, elsewhere: str) -> int | None:
-    """Return the descriptor by which a folder is locked; None where folders cannot be opened.
-
-    Where folders have no locks journals may have, each for itself.
-    """
-    if sys.platform == "win32":
-        return None
-    descriptor = os.open(folder, os.O_RDONLY)
-    deadline = time.monotonic() + _DYING
-    while not (is_ours := locked(descriptor)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    if not is_ours:
-        os.close(descriptor)
-        raise ConfigurationError(
-            f"another run is at work in {folder}; wait until it has ended, or {elsewhere}"
-        )
-    return descriptor
-
-
-def _unlock(descriptor: int | None) -> None:
-    if descriptor is not None:
-        unlock(descriptor)
-        os.close(descriptor)

@@ -66,7 +66,7 @@ def compare(
     json_: Json = False,
 ) -> None:
     """Put runs side by side: a table, a page with plots, and a picture."""
-    from colonnade.run_folder import load_run
+    from colonnade.run_read import load_run
 
     show = show_of(quiet, json_)
     if target is not None and not math.isfinite(target):

@@ -95,7 +95,7 @@ def deploy(
     from colonnade.deployment.job import Task, job_of
     from colonnade.deployment.predicting import PREDICTIONS
     from colonnade.deployment.proving import Place, prove
-    from colonnade.run_folder import load_run
+    from colonnade.run_read import load_run
     from colonnade.serving import check_installed
 
     if (to is None) == (not local):

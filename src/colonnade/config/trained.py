@@ -27,7 +27,8 @@ from colonnade.models import Features, take
 from colonnade.organisations import Transformer
 from colonnade.prediction import Prediction, columns_of
 from colonnade.predictions_told import Predicted
-from colonnade.run_folder import RunFolder, check_has_parts, load_means, load_parts, load_run
+from colonnade.run_folder import RunFolder
+from colonnade.run_read import check_has_parts, load_means, load_parts, load_run
 from colonnade.runs import Run
 from colonnade.streamed import RowEncoder
 from colonnade.tables import FittedTransformer, IdForm, VerticalTables

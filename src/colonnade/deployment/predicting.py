@@ -26,7 +26,7 @@ from colonnade.ledger import Ledger
 from colonnade.outputs import SIGNATURE, replacing
 from colonnade.prediction import ROWS_TOGETHER, Prediction
 from colonnade.roles import PredictLabelHolder, PredictParty
-from colonnade.run_folder import load_run
+from colonnade.run_read import load_run
 
 __all__ = ["PREDICTIONS", "PredictingTogether"]
 

@@ -15,6 +15,7 @@ from typing import Literal
 from urllib.request import urlopen
 
 from colonnade.alignment import alignment_file, read_alignment
+from colonnade.alone import alone_in
 from colonnade.config.run import RunConfig
 from colonnade.config.tables import TableConfig, TablesConfig
 from colonnade.deployment.flare_paths import check_folder, check_program
@@ -30,7 +31,6 @@ from colonnade.export import MEAN_FILE, PARTS
 from colonnade.fallbacks import NOBODY, Fallbacks, Lost
 from colonnade.faults import explained
 from colonnade.outputs import check_place
-from colonnade.run_folder import alone_in
 from colonnade.serving import ServeConfig
 from colonnade.tables.there import is_file
 

@@ -32,6 +32,7 @@ from colonnade.export import Part, blank, load_part
 from colonnade.models import Features
 from colonnade.organisations import Party
 from colonnade.run_folder import RunFolder
+from colonnade.run_read import load_configuration
 from colonnade.tables import own_tables
 from colonnade.tables.new_rows import features_of_people
 from colonnade.tables.notes import tell
@@ -271,7 +272,7 @@ def _joined(first: Features, second: Features) -> Features:
 
 def _refuse_another(job: JobConfig, folder: RunFolder) -> None:
     """Raise ``ConfigurationError`` unless the run in a folder was trained by this job."""
-    said = folder.configuration().get("job")
+    said = load_configuration(folder.path).get("job")
     known = parse_section(JobConfig, said, str(folder.path / "config.yaml"))
     if not known.has_trained(job):
         raise ConfigurationError(
