@@ -14,8 +14,8 @@ from colonnade.faults import explained
 from colonnade.outputs import PICTURE, SIGNATURE, check_output, replacing
 from colonnade.paths import as_path
 from colonnade.reports.canvas import canvas
-from colonnade.reports.figures import Figure, empty_plot, plot_text
 from colonnade.reports.palette import GRID, colour
+from colonnade.reports.plots import Figure, empty_plot, plot_text
 
 __all__ = ["Chart", "Curve", "draw_charts"]
 

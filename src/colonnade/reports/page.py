@@ -26,8 +26,9 @@ from colonnade.local_reports import local_columns, local_reports
 from colonnade.outputs import PAGE, SIGNATURE, check_output, replacing
 from colonnade.paths import as_path
 from colonnade.reports.epsilons import epsilon_columns, epsilon_facts, epsilon_notes, human_epsilon
-from colonnade.reports.figures import Figure, comparison_figures, run_figures
+from colonnade.reports.figures import comparison_figures, run_figures
 from colonnade.reports.groups import by_metric
+from colonnade.reports.plots import Figure
 from colonnade.reports.sheet import Sheet
 from colonnade.reports.tables import (
     CLOCKS,
