@@ -128,7 +128,7 @@ def test_arguments_of_another_kind_are_told_before_a_prediction_begins(run, argu
         raise AssertionError("nothing is to begin")
 
     with pytest.raises(ConfigurationError, match=words):
-        run.predictor(features(), **arguments, begin=begin)
+        run.predictor.predict_uncounted(features(), **arguments, begin=begin)
     with pytest.raises(ConfigurationError, match=words):
         run.predict(features(), **arguments)
     assert len(run.predict(features(), rows_per_message=np.int64(3)).scores) == 4

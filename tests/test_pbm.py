@@ -467,6 +467,12 @@ def test_predictions_of_the_same_rows_are_told_together_and_when_they_pass_the_b
     run.predict(features)
 
 
+def test_a_run_has_no_way_to_predict_that_is_silent_about_what_it_does_not_count():
+    """``run.predictor(features)`` released each row anew, and neither warned nor counted."""
+    run = problem().train(pbm_vfl(4, 0.05), replace(TRAINING, epochs=1))
+    assert not callable(run.predictor)
+
+
 @pytest.mark.filterwarnings("ignore:this prediction showed")
 def test_a_prediction_of_few_parties_is_told_as_one_when_others_were_of_all():
     few, all_of_them = BinomialSum(4, 0.05, 2, WIDTH), BinomialSum(4, 0.05, 3, WIDTH)

@@ -255,7 +255,7 @@ def test_seeded_noise_is_for_declared_simulations_in_training_and_prediction():
     assert not torch.equal(run.predict(rows).scores, run.predict(rows).scores)
     careless = replace(run.predictor, secrets={"party_0": seeded})
     with pytest.raises(ConfigurationError, match="'party_0' are made of a seed"):
-        careless(rows)
+        careless.predict_uncounted(rows)
 
 
 def test_what_is_spent_is_committed_before_it_leaves():

@@ -77,7 +77,7 @@ def served(method, requests, release=lambda: None, change=lambda models: None):
     roles = [ServeParty(layout, own[n], uplink, MOST, release) for n in layout.parties]
     flows = [*uplink.flows(layout, MOST, Purpose.PREDICTION), request_flow(layout, MOST)]
     record = Simulate().run([*roles, holder], Assignment(limits=Limits.of(flows, 1)))
-    return answers, lambda: predictor(features), record
+    return answers, lambda: predictor.predict_uncounted(features), record
 
 
 class Absurd(nn.Module):

@@ -62,8 +62,8 @@ class Prediction:
         without a budget, which ends only training; None where the uplink keeps no account.
     privacy_loss_of_all
         The same of a row that was in this and all earlier predictions of the run; what training
-        disclosed of a row comes besides. None, too, of a run without a folder that was pickled:
-        nobody knows what its copies predicted.
+        disclosed of a row comes besides. None, too, where nobody knows: of a run without a folder
+        that was pickled, whose copies may have predicted, and by ``Predictor.predict_uncounted``.
     lost
         What constants in place of parties that have left lose, where that was measured.
 
@@ -209,7 +209,7 @@ class Predictor:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "secrets": {}}
 
-    def __call__(
+    def predict_uncounted(
         self,
         tables: Mapping[str, Any],
         driver: Driver | None = None,
@@ -218,7 +218,10 @@ class Predictor:
         without: Fallbacks = NOBODY,
         begin: Callable[[], object] | None = None,
     ) -> Prediction:
-        """Predict rows that every organisation has, in the same order.
+        """Predict rows that every organisation has, in the same order, and leave all accounts be.
+
+        ``Run.predict`` counts what that discloses, adds it up and warns of it; this does nothing of
+        the kind, however often the same rows are predicted.
 
         Parameters
         ----------

@@ -52,7 +52,8 @@ class Run:
     folder
         Where the run was written, if it was.
     predictor
-        The trained parts, ready for new rows; None of a run that was read from its folder.
+        The trained parts, and how their embeddings meet; None of a run that was read from its
+        folder. New rows are predicted by ``predict``, which counts what that discloses.
     others_history
         What organisations other than the label holder reported, if they did: a row each, with
         ``organisation`` and ``seconds``.
@@ -169,7 +170,9 @@ class Run:
         parties = self.predictor.parties(without)
         discloses = bool(self.predictor.cost({parties: 1}))
         begin = partial(self.predicted.count, parties) if discloses else None
-        return self.predictor(tables, driver, rows_per_message, without=without, begin=begin)
+        return self.predictor.predict_uncounted(
+            tables, driver, rows_per_message, without=without, begin=begin
+        )
 
     def told(self, found: Prediction) -> Prediction:
         """Warn of what a prediction disclosed, and return it with what all of the run's did.
