@@ -13,11 +13,15 @@ pytest.importorskip("nvflare")
 
 from nvflare.fuel.f3.comm_error import CommError
 from nvflare.fuel.f3.drivers import tcp_driver
+from nvflare.fuel.f3.drivers.connector_info import Mode
+from nvflare.fuel.f3.drivers.socket_conn import SocketConnection
 from nvflare.fuel.f3.drivers.tcp_driver import TcpStreamServer
+from nvflare.fuel.f3.endpoint import Endpoint
+from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
 from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 
 from colonnade.deployment import held_up
-from colonnade.deployment.held_up import guard_connections
+from colonnade.deployment.held_up import guard_connections, speaking_for
 from toy_certificate import certified
 
 
@@ -26,7 +30,7 @@ def _as_before(monkeypatch):
     for changed, name in (
         (TcpStreamServer, "__init__"),
         (TcpStreamServer, "finish_request"),
-        (SfmConnection, "send_frame"),
+        (SfmConnection, "__init__"),
     ):
         monkeypatch.setattr(changed, name, getattr(changed, name))
 
@@ -87,36 +91,163 @@ def test_who_says_nothing_is_hung_up_on(listening, monkeypatch):
         assert silent.recv(1) == b""
 
 
-def connection(cn):
-    made = SfmConnection.__new__(SfmConnection)
-    made.conn = SimpleNamespace(get_conn_properties=lambda: {"peer_cn": cn})
-    return made
+class Ends:
+    """Both ends of a connection over TLS, of which FLARE has one, and the other takes nothing."""
+
+    def __init__(self, contexts, mode=Mode.PASSIVE):
+        self.sockets = socket.socketpair()
+        wrapped = [
+            context.wrap_socket(each, server_side=not number, do_handshake_on_connect=False)
+            for number, (context, each) in enumerate(zip(contexts, self.sockets, strict=True))
+        ]
+        shaking = threading.Thread(target=wrapped[1].do_handshake)
+        shaking.start()
+        wrapped[0].do_handshake()
+        shaking.join()
+        self.theirs = wrapped[1]
+        connector = SimpleNamespace(mode=mode, params={})
+        connection = SocketConnection(wrapped[0], connector, secure=True)
+        connection.conn_props["peer_cn"] = "shop"
+        self.own = SfmConnection(connection, Endpoint("server"))
+
+    def send(self, payload):
+        self.own.send_data(1, 1, {}, payload)
+
+    def taken(self):
+        """Return the payload of the next frame that has one."""
+        head = self._read(PREFIX_LEN)
+        prefix = Prefix.from_bytes(head)
+        return self._read(prefix.length - PREFIX_LEN)[prefix.header_len :]
+
+    def _read(self, size):
+        data = b""
+        while len(data) < size:
+            data += self.theirs.recv(size - len(data)) or pytest.fail("the connection was closed")
+        return data
+
+    def close(self):
+        self.theirs.close()
+        self.own.conn.close()
 
 
-def test_who_takes_nothing_has_few_wait(monkeypatch):
-    """A hundred answers that one did not take, and the server heard nobody for half a minute."""
-    waits, takes = threading.Semaphore(0), threading.Event()
+@pytest.fixture
+def ends(contexts):
+    guard_connections(), guard_connections()
+    made = Ends(contexts)
+    yield made
+    made.close()
 
-    def send_frame(self, *_):
-        if self is not honest:
-            waits.release()
-            takes.wait()
 
-    monkeypatch.setattr(SfmConnection, "send_frame", send_frame)
-    monkeypatch.setattr(TcpStreamServer, "__init__", lambda self: None)
+BIG = 2**23
+
+
+def test_who_takes_nothing_has_no_thread_wait(ends):
+    """One frame that fitted into no buffer kept who sent it, and who had a word after it, for ever.
+
+    So one connection that nobody read kept all jobs from being begun, and three the server from
+    hearing anybody.
+    """
+    ends.send(b"x" * BIG)
+    for word in range(50):
+        ends.send(b"%d" % word)
+    assert ends.own.get_send_stall_seconds() == 0.0
+    assert ends.taken() == b"x" * BIG
+    assert [ends.taken() for _ in range(50)] == [b"%d" % word for word in range(50)]
+
+
+def test_who_sends_much_loses_it_and_keeps_nobody_elses_waiting(ends, caplog):
+    ends.send(b"first")  # is under way when others come
+    for _ in range(1025):
+        with speaking_for("bank"):
+            ends.send(b"x" * BIG)
+    with speaking_for("clinic"):
+        ends.send(b"word")
+    assert ends.taken() == b"first"
+    came = [ends.taken() for _ in range(3)]
+    assert b"word" in came
+    assert 2 <= len(caplog.records) <= 11
+    assert "lost what 'bank' sends" in caplog.text
+
+
+class Slow:
+    """What is written on a line, once it may be."""
+
+    def __init__(self):
+        self.written, self.may = [], threading.Event()
+        self.begins, self.done = threading.Semaphore(0), threading.Semaphore(0)
+
+    def __call__(self, frame):
+        self.begins.release()
+        assert self.may.wait(60)
+        self.written.append(frame)
+        self.done.release()
+
+    def first(self, count):
+        for _ in range(count):
+            assert self.done.acquire(timeout=60)
+        return self.written[:count]
+
+
+def test_as_many_bytes_wait_of_one_as_fit_and_one_frame_always(monkeypatch):
+    monkeypatch.setattr(held_up, "_MOST_BYTES", 100)
+    slow = Slow()
+    line = held_up.Line("a line", slow)
+    with speaking_for("shop"):
+        line.put(b"x")
+        assert slow.begins.acquire(timeout=60)
+        for size in (1000, 1, 1):
+            line.put(b"y" * size)
+    with speaking_for("bank"):
+        for size in (40, 60, 1):
+            line.put(b"z" * size)
+    slow.may.set()
+    assert [len(frame) for frame in slow.first(4)] == [1, 1000, 40, 60]
+
+
+@pytest.fixture
+def writers(monkeypatch):
+    """Return the threads that lines begin."""
+    begun = []
+
+    class Writer(threading.Thread):
+        def start(self):
+            begun.append(self)
+            super().start()
+
+    monkeypatch.setattr(held_up.threading, "Thread", Writer)
+    return begun
+
+
+def test_a_line_that_broke_takes_no_more(writers):
+    def breaks(frame):
+        if frame:
+            raise OSError
+        over.set()
+
+    over = threading.Event()
+    line = held_up.Line("a line", breaks)
+    line.put(b"")
+    assert over.wait(60)
+    line.put(b"x")
+    writers[0].join()
+    with pytest.raises(CommError, match="a line cannot be written to"):
+        line.put(b"y")
+
+
+def test_a_connection_that_we_made_waits_as_it_did(contexts):
+    """A site's own is written by who sends: it must not make more than its line carries."""
     guard_connections()
-    deaf, again, own, honest = map(connection, ("shop", "shop", None, "bank"))
-    threads = [threading.Thread(target=deaf.send_frame) for _ in range(48)]
-    threads += [threading.Thread(target=own.send_frame) for _ in range(60)]
-    for thread in threads:
-        thread.start()
-    for _ in threads:
-        assert waits.acquire(timeout=60)
-    for one in (deaf, again):
-        with pytest.raises(CommError, match="too much waits for 'shop' to take it"):
-            one.send_frame()
-    honest.send_frame()
-    takes.set()
-    for thread in threads:
-        thread.join()
-    again.send_frame()
+    ends = Ends(contexts, Mode.ACTIVE)
+    assert "send_frame" not in vars(ends.own.conn)
+    ends.close()
+
+
+def test_a_thread_that_has_nothing_to_write_ends_and_another_begins(monkeypatch, writers):
+    monkeypatch.setattr(held_up, "_LINGER", 0.01)
+    slow = Slow()
+    slow.may.set()
+    line = held_up.Line("a line", slow)
+    for number, word in enumerate((b"a", b"b")):
+        line.put(word)
+        writers[number].join()
+    assert slow.written == [b"a", b"b"]

@@ -49,7 +49,7 @@ from nvflare.private.defs import CellMessageHeaderKeys, ClientType
 
 from colonnade.deployment.cells import INTRODUCTIONS
 from colonnade.deployment.heard import may_ask
-from colonnade.deployment.held_up import guard_connections, passing_on
+from colonnade.deployment.held_up import guard_connections, speaking_for
 from colonnade.errors import ConfigurationError
 from colonnade.telling import short
 
@@ -118,9 +118,8 @@ def _guarded(hear: Callable[..., None]) -> Callable[..., None]:
         except Exception as error:  # it is made so that it cannot be looked at
             dropped = type(error).__name__
         if dropped is None:
-            with passing_on(self.my_info.fqcn, endpoint.name, message) as may:
-                if may:
-                    hear(self, endpoint, connection, app_id, message)
+            with speaking_for(FQCN.get_root(endpoint.name)):
+                hear(self, endpoint, connection, app_id, message)
         elif dropped:
             _tell_dropped(endpoint.name, dropped)
 

@@ -1,60 +1,38 @@
-"""Nobody holds up a process of FLARE's: few wait for who says nothing, or takes nothing.
+"""Nobody holds up a process of FLARE's: it waits for nobody who says nothing, or takes nothing.
 
 FLARE shakes hands with who connects in the one thread that lets others in, and waits for it without
-a limit. A process hears everybody by a hundred threads, and each that has something for one who
-takes nothing waits for half a minute. So hands are shaken in a thread for each, in seconds, and of
-what is for one organisation so much may wait, and of what one sends another less. What is one too
-many is lost, as on any network: who sent it sends it again.
+a limit. What it has for somebody it writes in the thread that made it, of which there are a hundred
+for all, and one that starts jobs; and over TLS who takes nothing is waited for without a limit too.
+So hands are shaken in a thread for each, in seconds. What is for another organisation waits on a
+line, on which those who send it take turns, and a thread for each connection writes it. What is one
+too many of one sender is lost, as on any network: who sent it sends it again.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
-from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.comm_error import CommError
+from nvflare.fuel.f3.connection import Connection
+from nvflare.fuel.f3.drivers.connector_info import Mode
 from nvflare.fuel.f3.drivers.driver_params import DriverParams
 from nvflare.fuel.f3.drivers.tcp_driver import TcpStreamServer
-from nvflare.fuel.f3.message import Message
 from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 
-__all__ = ["guard_connections", "passing_on"]
+__all__ = ["Line", "guard_connections", "speaking_for"]
 
 _HANDSHAKE = 10.0  # seconds
-_BETWEEN_TWO, _TO_ONE = 32, 48  # that may wait, of what one sends another, and of all that is sent
+_MOST, _MOST_BYTES = 256, 2**25  # of one sender, that wait on a line; one frame always may
+_LINGER = 5.0  # seconds in which a thread waits for more to write
+
 _log = logging.getLogger(__name__)
-
-
-class _Places:
-    """So many places for each; who finds none goes on without."""
-
-    def __init__(self, count: int) -> None:
-        self._count, self._counting = count, threading.Lock()
-        self._taken: Counter[Hashable] = Counter()
-
-    @contextmanager
-    def one(self, whose: Hashable) -> Iterator[bool]:
-        """Yield whether there was a place, which is taken as long as the context lasts."""
-        with self._counting:
-            may = self._taken[whose] < self._count
-            self._taken[whose] += may
-        try:
-            yield may
-        finally:
-            with self._counting:
-                self._taken[whose] -= may
-                if not self._taken[whose]:
-                    del self._taken[whose]
-
-
-_between_two, _to_one = _Places(_BETWEEN_TWO), _Places(_TO_ONE)
+_speaking = threading.local()
 
 
 def guard_connections() -> None:
@@ -62,28 +40,105 @@ def guard_connections() -> None:
     if not hasattr(TcpStreamServer.__init__, "__wrapped__"):
         TcpStreamServer.__init__ = _without_handshakes(TcpStreamServer.__init__)
         TcpStreamServer.finish_request = _after_handshake(TcpStreamServer.finish_request)
-        SfmConnection.send_frame = _where_few_wait(SfmConnection.send_frame)
+        SfmConnection.__init__ = _with_a_line(SfmConnection.__init__)
 
 
 @contextmanager
-def passing_on(own: str, by: str, message: Message) -> Iterator[bool]:
-    """Yield whether a message may go on its way, which it does as long as the context lasts.
+def speaking_for(whose: str) -> Iterator[None]:
+    """Let what this thread sends meanwhile take room, on each line, that is this sender's."""
+    _speaking.whose = whose
+    try:
+        yield
+    finally:
+        del _speaking.whose
+
+
+class Line:
+    """What waits to be written on a connection, by who sends it; they take turns.
 
     Parameters
     ----------
-    own
-        The name of the cell that is to pass it on, or to hear it itself.
-    by
-        The name of the cell by whose connection it came.
-    message
-        A message, whose destination is the name of a cell.
+    name
+        What the log calls it.
+    write
+        Writes a frame, and waits until it is taken.
+
+    Examples
+    --------
+    >>> written = []
+    >>> Line("an example", written.append).put(b"frame")
     """
-    to = FQCN.get_root(message.get_header(MessageHeaderKey.DESTINATION))
-    if to == FQCN.get_root(own):
-        yield True
-        return
-    with _between_two.one((FQCN.get_root(by), to)) as may:
-        yield may
+
+    def __init__(self, name: str, write: Callable[[bytes], None]) -> None:
+        self._name, self._write = name, write
+        self._waiting: dict[str, deque[bytes]] = {}  # who is first has the next turn
+        self._bytes: Counter[str] = Counter()
+        self._lost = 0
+        self._writer: threading.Thread | None = None
+        self._is_broken = False
+        self._changed = threading.Condition()
+
+    def put(self, frame: bytes) -> None:
+        """Let a frame wait for its turn, or be lost.
+
+        Raises
+        ------
+        CommError
+            If what was to be written before could not be.
+        """
+        whose = getattr(_speaking, "whose", "")
+        with self._changed:
+            if self._is_broken:
+                raise CommError(CommError.CLOSED, f"{self._name} cannot be written to")
+            waiting = self._waiting.get(whose, ())
+            too_large = self._bytes[whose] + len(frame) > _MOST_BYTES
+            if waiting and (len(waiting) >= _MOST or too_large):
+                self._lose(whose)
+                return
+            self._waiting.setdefault(whose, deque()).append(frame)
+            self._bytes[whose] += len(frame)
+            self._changed.notify()
+            if self._writer is None:
+                self._writer = threading.Thread(None, self._write_all, self._name, daemon=True)
+                self._writer.start()
+
+    def _lose(self, whose: str) -> None:
+        """Say it in the log, which nobody may fill."""
+        self._lost += 1
+        if self._lost.bit_count() == 1:
+            _log.warning(
+                "lost what %r sends on %s, where too much waits; %d so far",
+                *(whose, self._name, self._lost),
+            )
+
+    def _write_all(self) -> None:
+        try:
+            while (frame := self._next()) is not None:
+                self._write(frame)
+        except Exception as error:
+            _log.debug("%s is broken: %s", self._name, error)
+            with self._changed:
+                self._is_broken = True
+                self._waiting.clear()
+                self._bytes.clear()
+
+    def _next(self) -> bytes | None:
+        """Return what is written next; None after a while in which nothing was to be."""
+        with self._changed:
+            if not self._waiting:
+                self._changed.wait(_LINGER)
+            if not self._waiting:
+                self._writer = None
+                return None
+            whose = next(iter(self._waiting))
+            frames = self._waiting.pop(whose)
+            frame = frames.popleft()
+            self._bytes[whose] -= len(frame)
+            if frames:
+                self._waiting[whose] = frames
+            else:
+                del self._bytes[whose]
+            return frame
 
 
 def _without_handshakes(init: Callable[..., None]) -> Callable[..., None]:
@@ -112,16 +167,12 @@ def _after_handshake(finish: Callable[..., None]) -> Callable[..., None]:
     return finish_request
 
 
-def _where_few_wait(send: Callable[..., None]) -> Callable[..., None]:
-    @wraps(send)
-    def send_frame(self: SfmConnection, *given: Any) -> None:
-        whose = self.conn.get_conn_properties().get(DriverParams.PEER_CN.value)
-        if whose is None:  # a process of our own
-            send(self, *given)
-            return
-        with _to_one.one(whose) as may:
-            if not may:
-                raise CommError(CommError.TIMEOUT, f"too much waits for {whose!r} to take it")
-            send(self, *given)
+def _with_a_line(init: Callable[..., None]) -> Callable[..., None]:
+    @wraps(init)
+    def made(self: SfmConnection, connection: Connection, *given: Any) -> None:
+        init(self, connection, *given)
+        whose = connection.get_conn_properties().get(DriverParams.PEER_CN.value)
+        if whose is not None and connection.connector.mode == Mode.PASSIVE:
+            connection.send_frame = Line(str(connection), connection.send_frame).put
 
-    return send_frame
+    return made
