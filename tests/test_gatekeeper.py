@@ -68,8 +68,8 @@ def saved():
     return control.Saved(b"", {}, [], [], [], 0.0)
 
 
-def played(**sent):
-    return control.Played(True, 9, b"", {}, [], [], sent, None)
+def played(round=9, **sent):
+    return control.Played(True, round, b"", {}, [], [], sent, None)
 
 
 def test_all_begin_when_all_are_there():
@@ -124,6 +124,31 @@ def test_the_gate_keeps_ahead_of_the_fastest_and_stops_at_what_is_due(tmp_path):
     assert due.keeper.gate == 5
     due.reached(4)
     assert not due.last()
+
+
+def test_who_is_stopped_is_not_told_of_every_gate_that_others_come_to():
+    """What waited at its door filled it, and the run ended as if it did not listen any more."""
+    watched = Watched()
+    for round in range(1, 2000):
+        watched.hears("b", control.Reached(round, {}, 0))
+    told = watched.last()
+    assert len([name for name, _ in told if name == "a"]) <= 3
+    newest = watched.keeper.gate
+    assert newest > 2000
+    for round in range(1, 200):
+        watched.hears("a", control.Reached(round, {}, 0))
+    assert watched.last() == [("a", control.Gate(newest))]
+
+
+def test_who_is_behind_is_told_of_the_gate_though_others_are_at_their_end():
+    watched = Watched()
+    for round in range(1, 300):
+        watched.hears("b", control.Reached(round, {}, 0))
+    watched.hears("b", played(299))
+    watched.last()
+    for round in range(1, 100):
+        watched.hears("a", control.Reached(round, {}, 0))
+    assert watched.last() == [("a", control.Gate(watched.keeper.gate))]
 
 
 def test_all_save_at_the_gate_what_was_sent_before_it_and_go_on(tmp_path):

@@ -61,6 +61,7 @@ class Gatekeeper:
         self._tell, self._begin, self._keep = tell, begin, keep
         self._due = self._next_due(assignment.first_round)
         self.gate = self._gate_from(assignment.first_round)
+        self._known = dict.fromkeys(self.roll.names, self.gate)  # the gate that each knows of
         self._stop_at = assignment.stop_before
 
     def broadcast(self, message: control.FromGatekeeper) -> None:
@@ -139,6 +140,7 @@ class Gatekeeper:
     def look_after(self) -> None:
         """Do what is to be done, heard anything or not: move the gate, save, ask how it stands."""
         self._keep_gate()
+        self._tell_gate()
         self._inquiry.look_after()
 
     def _next_due(self, round: int) -> int | None:
@@ -167,11 +169,22 @@ class Gatekeeper:
             gate = self._gate_from(self.roll.foremost)
             if gate == self._due or gate >= self.gate + _GATE_AHEAD // 2:
                 self.gate = gate
-                self.broadcast(control.Gate(gate))
         elif self.roll.everybody_is_before(self.gate):
             self.roll.saved = set()
             for name in self.roll.names:
                 self._tell(name, control.Save(sent_to(name, self.roll.sent)))
+
+    def _tell_gate(self) -> None:
+        """Tell of the gate who has come near the one that it knows.
+
+        Others may be far ahead of who is stopped, and what it is told waits at its door.
+        """
+        for name in self.roll.staying():
+            known = self._known[name]
+            if known < self.gate and self.roll.reached[name] >= known - _GATE_AHEAD:
+                self._known[name] = self.gate
+                self._inquiry.void()
+                self._tell(name, control.Gate(self.gate))
 
     def _go_on(self) -> None:
         """Stop the run or move the gate, now that everybody has saved."""
@@ -183,7 +196,7 @@ class Gatekeeper:
         self.roll.saved = None
         self._due = self._next_due(self.gate)
         self.gate = self._gate_from(self.gate)
-        self.broadcast(control.Gate(self.gate))
+        self._tell_gate()
 
 
 def rebuilt(name: str, failed: control.Failed) -> Exception:
