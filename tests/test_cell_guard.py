@@ -231,7 +231,7 @@ def test_what_is_passed_on_takes_room_that_is_its_senders(process):
         written.append(frame)
         came.release()
 
-    line = Line("to the bank", write)
+    line = Line("to the bank", write, server)
 
     def pass_on(by, body):
         heads = {KIND: MessageType.REQ, ORIGIN: by, MessageHeaderKey.DESTINATION: "bank.x"}

@@ -191,7 +191,7 @@ class Slow:
 def test_as_many_bytes_wait_of_one_as_fit_and_one_frame_always(monkeypatch):
     monkeypatch.setattr(held_up, "_MOST_BYTES", 100)
     slow = Slow()
-    line = held_up.Line("a line", slow)
+    line = held_up.Line("a line", slow, slow)
     with speaking_for("shop"):
         line.put(b"x")
         assert slow.begins.acquire(timeout=60)
@@ -224,12 +224,13 @@ def test_a_line_that_broke_takes_no_more(writers):
             raise OSError
         over.set()
 
-    over = threading.Event()
-    line = held_up.Line("a line", breaks)
+    over, closed = threading.Event(), threading.Event()
+    line = held_up.Line("a line", breaks, closed.set)
     line.put(b"")
     assert over.wait(60)
     line.put(b"x")
     writers[0].join()
+    assert closed.is_set()
     with pytest.raises(CommError, match="a line cannot be written to"):
         line.put(b"y")
 
@@ -246,8 +247,23 @@ def test_a_thread_that_has_nothing_to_write_ends_and_another_begins(monkeypatch,
     monkeypatch.setattr(held_up, "_LINGER", 0.01)
     slow = Slow()
     slow.may.set()
-    line = held_up.Line("a line", slow)
+    line = held_up.Line("a line", slow, slow)
     for number, word in enumerate((b"a", b"b")):
         line.put(word)
         writers[number].join()
     assert slow.written == [b"a", b"b"]
+
+
+def test_a_line_for_which_there_is_no_thread_writes_when_there_is_one(monkeypatch):
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+    slow = Slow()
+    slow.may.set()
+    line = held_up.Line("a line", slow, slow)
+    with monkeypatch.context() as now:
+        now.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError):
+            line.put(b"a")
+    line.put(b"b")
+    assert slow.first(2) == [b"a", b"b"]

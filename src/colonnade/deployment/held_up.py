@@ -62,15 +62,19 @@ class Line:
         What the log calls it.
     write
         Writes a frame, and waits until it is taken.
+    close
+        Called when one could not be written.
 
     Examples
     --------
     >>> written = []
-    >>> Line("an example", written.append).put(b"frame")
+    >>> Line("an example", written.append, written.clear).put(b"frame")
     """
 
-    def __init__(self, name: str, write: Callable[[bytes], None]) -> None:
-        self._name, self._write = name, write
+    def __init__(
+        self, name: str, write: Callable[[bytes], None], close: Callable[[], None]
+    ) -> None:
+        self._name, self._write, self._close = name, write, close
         self._waiting: dict[str, deque[bytes]] = {}  # who is first has the next turn
         self._bytes: Counter[str] = Counter()
         self._lost = 0
@@ -99,8 +103,9 @@ class Line:
             self._bytes[whose] += len(frame)
             self._changed.notify()
             if self._writer is None:
-                self._writer = threading.Thread(None, self._write_all, self._name, daemon=True)
-                self._writer.start()
+                writer = threading.Thread(None, self._write_all, self._name, daemon=True)
+                writer.start()
+                self._writer = writer  # unless there is room for no thread more
 
     def _lose(self, whose: str) -> None:
         """Say it in the log, which nobody may fill."""
@@ -121,6 +126,7 @@ class Line:
                 self._is_broken = True
                 self._waiting.clear()
                 self._bytes.clear()
+            self._close()
 
     def _next(self) -> bytes | None:
         """Return what is written next; None after a while in which nothing was to be."""
@@ -173,6 +179,7 @@ def _with_a_line(init: Callable[..., None]) -> Callable[..., None]:
         init(self, connection, *given)
         whose = connection.get_conn_properties().get(DriverParams.PEER_CN.value)
         if whose is not None and connection.connector.mode == Mode.PASSIVE:
-            connection.send_frame = Line(str(connection), connection.send_frame).put
+            line = Line(str(connection), connection.send_frame, connection.close)
+            connection.send_frame = line.put
 
     return made
