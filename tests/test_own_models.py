@@ -394,6 +394,23 @@ class Stubborn(torch.optim.lr_scheduler.LRScheduler):
         return self.base_lrs
 
 
+MINE = nn.Linear(3, 4)  # as a model that one has, of which a run trains a copy
+
+
+def of_another(_):
+    return torch.optim.lr_scheduler.StepLR(torch.optim.SGD(MINE.parameters()), step_size=1)
+
+
+class Bare:
+    """What takes steps, and says of nothing."""
+
+    def __init__(self, _):
+        pass
+
+    def step(self):
+        pass
+
+
 def fails(made_of):
     raise ValueError(f"nothing can be made\nof {made_of}")
 
@@ -423,6 +440,18 @@ LEARNING = {
     "optimiser itself": (
         {"optimiser": torch.optim.SGD(nn.Linear(1, 1).parameters())},
         "^the optimiser of 'bank' cannot be made: 'SGD' object is not callable; give",
+    ),
+    "another's parameters": (
+        {"optimiser": lambda parameters: torch.optim.Adam(MINE.parameters())},
+        "^the optimiser Adam of 'bank' has .*none of the parameters .*: use what is handed over",
+    ),
+    "no parameters": (
+        {"optimiser": Bare},
+        "^the optimiser Bare of 'bank' has .*none of the parameters .*: use what is handed over",
+    ),
+    "another's scheduler": (
+        {"scheduler": of_another},
+        "^the scheduler StepLR of 'bank' is of another optimiser .*: use what is handed over",
     ),
     "no optimiser": ({"optimiser": list}, "^the optimiser of 'bank' is a list; give"),
     "a class": ({"optimiser": lambda p: Own}, "^the optimiser of 'bank' is the class Own; give"),
@@ -1376,6 +1405,48 @@ def test_what_an_optimiser_keeps_that_no_checkpoint_has_is_told(tmp_path, saves)
     f.train(training=TRAINING, out=tmp_path, stop_before=4)
     rest = f.train(training=TRAINING, out=tmp_path, resume=True)
     assert rest.history.drop("seconds").equals(whole.history.drop("seconds")) == saves
+
+
+class Around(torch.optim.Optimizer):
+    """An optimiser around another one, whose groups are its own."""
+
+    def __init__(self, parameters):
+        self.inner = torch.optim.SGD(parameters, lr=0.1)
+        super().__init__(self.inner.param_groups, {})
+
+    def step(self, closure=None):
+        return self.inner.step(closure)
+
+
+def told_of_optimisers(f):
+    warned = f.train(training=TRAINING).summary["warnings"]
+    return [each for each in warned if each.startswith("the optimiser ")]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"optimiser": lambda parameters: torch.optim.SGD(parameters[:1])},
+        {
+            "optimiser": Around,
+            "scheduler": lambda o: torch.optim.lr_scheduler.StepLR(o.inner, step_size=1),
+        },
+    ],
+    ids=["a part", "around another"],
+)
+def test_an_optimiser_of_a_part_or_around_another_trains_and_nothing_is_told(how):
+    assert not told_of_optimisers(learning(**how))
+
+
+def test_an_optimiser_with_foreign_parameters_besides_is_told_of():
+    """As where its second group is of the module that one has, of which a copy is trained."""
+
+    def two_groups(parameters):
+        return torch.optim.SGD([{"params": parameters[:1]}, {"params": MINE.parameters()}])
+
+    told = told_of_optimisers(learning(optimiser=two_groups))
+    assert len(told) == 3  # the label holder's once, for both of its models
+    assert all("has parameters besides that no step trains" in each for each in told)
 
 
 def clipped(parameters):

@@ -14,6 +14,7 @@ from torch import nn
 
 from colonnade.descriptions import content_of, kept_by, unsaved
 from colonnade.models import (
+    Learner,
     OptimiserFactory,
     copied,
     gone_on,
@@ -125,7 +126,7 @@ def notes_of_loss(name: str, loss: Loss, before: str) -> list[str]:
 
 
 def notes_of_optimiser(name: str, module: nn.Module, optimiser: OptimiserFactory) -> list[str]:
-    """Return what an optimiser changes at its steps that another, given its state, is without.
+    """Return what an optimiser has that no step trains, or changes and does not save.
 
     >>> class Counts(torch.optim.SGD):
     ...     steps = 0
@@ -139,16 +140,28 @@ def notes_of_optimiser(name: str, module: nn.Module, optimiser: OptimiserFactory
         stepped, other = gone_on(name, module, optimiser)
     except Exception:  # it has nothing to train, or others tell
         return []
+    whose = f"the optimiser {type(stepped.optimiser).__name__} of {name!r}"
+    notes = []
+    if _has_others(stepped):
+        notes.append(
+            f"{whose} has parameters besides that no step trains, as those of a model are that a "
+            "run trains a copy of: use those that are handed over alone"
+        )
     before, after = _held(other.optimiser), _held(stepped.optimiser)
-    changed = [key for key in before | after if before.get(key) != after.get(key)]
-    if not changed:
-        return []
-    kind = type(stepped.optimiser).__name__
-    return [
-        f"the optimiser {kind} of {name!r} changes what it does not save when it takes a step "
-        f"({', '.join(changed)}): where that matters keep it in its state or in param_groups, as a "
-        "run that goes on from a checkpoint is without it"
-    ]
+    if changed := [key for key in before | after if before.get(key) != after.get(key)]:
+        notes.append(
+            f"{whose} changes what it does not save when it takes a step ({', '.join(changed)}): "
+            "where that matters keep it in its state or in param_groups, as a run that goes on "
+            "from a checkpoint is without it"
+        )
+    return notes
+
+
+def _has_others(learner: Learner) -> bool:
+    """Return whether an optimiser has parameters that are not of the learner's module."""
+    own = {id(p) for p in learner.module.parameters()}
+    groups = [] if learner.optimiser is None else learner.optimiser.param_groups
+    return any(id(p) not in own for group in groups for p in group["params"])
 
 
 _SAVED = {"state", "param_groups"}

@@ -27,6 +27,11 @@ _EXAMPLES = {
     "optimiser": "partial(torch.optim.Adam, lr=1e-3)",
     "scheduler": "partial(torch.optim.lr_scheduler.StepLR, step_size=10)",
 }
+_FOREIGN = {
+    "optimiser": "has in its param_groups none of the parameters that it was handed, those of the "
+    "copy of the model that is trained",
+    "scheduler": "is of another optimiser than it was handed, and changes no rate of that one",
+}
 
 
 def shown(value: object) -> str:
@@ -147,7 +152,7 @@ def made(what: str, owner: str, factory: Callable[[Any], Any], of: Any) -> Any:
     Raises
     ------
     ConfigurationError
-        If it does not.
+        If it does not, or of others than these.
     Unwritten
         If it cannot, since the disk does not take what it writes.
 
@@ -162,7 +167,29 @@ def made(what: str, owner: str, factory: Callable[[Any], Any], of: Any) -> Any:
         result = factory(of)
     if isinstance(result, type) or not callable(getattr(result, "step", None)):
         raise ConfigurationError(f"the {what} of {owner!r} is {shown(result)}; {remedy}")
+    if not (_has_some(result, of) if what == "optimiser" else _goes_with(result, of)):
+        raise ConfigurationError(
+            f"the {what} {type(result).__name__} of {owner!r} {_FOREIGN[what]}: use what is handed "
+            f"over, as {_EXAMPLES[what]} does"
+        )
     return result
+
+
+def _has_some(optimiser: object, parameters: Iterable[nn.Parameter]) -> bool:
+    """Return whether an optimiser has some of these parameters: who wants may leave others out."""
+    handed = {id(p) for p in parameters}
+    return any(id(p) in handed for group in _groups(optimiser) for p in group["params"])
+
+
+def _goes_with(scheduler: object, optimiser: object) -> bool:
+    """Return whether a scheduler is of an optimiser, or of one within it; of some nobody knows."""
+    its = getattr(scheduler, "optimizer", optimiser)
+    return its is optimiser or any(own is one for own in _groups(its) for one in _groups(optimiser))
+
+
+def _groups(optimiser: object) -> Iterable[Any]:
+    groups: Iterable[Any] = getattr(optimiser, "param_groups", ())
+    return groups
 
 
 def check_one_row(whose: str, module: nn.Module, row: Any, training: bool, reason: str) -> None:
