@@ -128,16 +128,16 @@ def party_tables(
     parties = _checked(parties)
     _refuse_divided(X, parties)
     frame = whole(identified(X, id))
-    key = [] if id is None else [id]
+    key, there = [] if id is None else [id], frozenset(frame.columns)
     divided: dict[str, Table] = {}
     for name, columns in parties.items():
-        absent = [column for column in (*key, *columns) if column not in frame.columns]
+        absent = [column for column in (*key, *columns) if column not in there]
         check_named_once(f"parties[{name!r}]", [*key, *columns])
         if absent:
             called = str(absent[0])
             raise DataError(
                 f"the table has no column {absent[0]!r}, which {name!r} is to hold"
-                + (f"; it is called {called!r}" if called in frame.columns else "")
+                + (f"; it is called {called!r}" if called in there else "")
             )
         divided[name] = as_table(frame.select([*key, *columns]))
     return divided

@@ -146,15 +146,11 @@ def likely_id(tables: Mapping[str, Table]) -> str | None:
 def _likely(tables: Mapping[str, Table]) -> dict[str, dict[str, pl.Series]]:
     """Return the columns that look like ids, and their values in each table that has them."""
     found = {}
-    for column in dict.fromkeys(name for table in tables.values() for name in table.schema):
-        owners = {
-            name: table
-            for name, table in tables.items()
-            if column in table.schema and _may_be_id(table.schema[column])
-        }
+    for column, kinds_of in _columns_of(tables).items():
+        owners = [name for name, dtype in kinds_of.items() if _may_be_id(dtype)]
         if len(owners) < 2:
             continue
-        values = {name: table.column(column) for name, table in owners.items()}
+        values = {name: tables[name].column(column) for name in owners}
         kinds = {each.dtype.is_integer() for each in values.values()}
         if len(kinds) > 1 or any(each.null_count() for each in values.values()):
             continue
@@ -165,6 +161,15 @@ def _likely(tables: Mapping[str, Table]) -> dict[str, dict[str, pl.Series]]:
         ):
             found[column] = values
     return found
+
+
+def _columns_of(tables: Mapping[str, Table]) -> dict[str, dict[str, pl.DataType]]:
+    """Return for each column what it holds in each table that has it."""
+    columns: dict[str, dict[str, pl.DataType]] = {}
+    for name, table in tables.items():
+        for column, dtype in table.schema.items():
+            columns.setdefault(column, {})[name] = dtype
+    return columns
 
 
 def _may_be_id(dtype: pl.DataType) -> bool:
@@ -316,10 +321,10 @@ def _contradictions(tables: Mapping[str, Table]) -> Iterator[str]:
 def _texts_apart(tables: Mapping[str, Table]) -> dict[str, dict[str, pl.Series]]:
     """Return columns of text that several tables have and no value of which occurs twice in one."""
     found: dict[str, dict[str, pl.Series]] = {}
-    for name, table in tables.items():
-        for column, dtype in table.schema.items():
-            if dtype == pl.String and sum(column in each.schema for each in tables.values()) > 1:
-                values = IdForm().apply(table.column(column))
+    for column, kinds_of in _columns_of(tables).items():
+        for name, dtype in kinds_of.items():
+            if dtype == pl.String and len(kinds_of) > 1:
+                values = IdForm().apply(tables[name].column(column))
                 if not values.null_count() and values.n_unique() == len(values) > 1:
                     found.setdefault(column, {})[name] = values
     return {column: values for column, values in found.items() if len(values) > 1}

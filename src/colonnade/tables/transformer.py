@@ -161,14 +161,15 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         if table.height == 0:
             raise DataError("the table has no rows to fit on")
         numeric, categorical = self._by_kind(table.schema)
+        used, named, dates = {*numeric, *categorical}, {*(self.numeric or ())}, {*self.dates}
         place = _row_of(table)
         fill = self.missing == "median"
 
         def number(name: str) -> Number:
             values = table.column(name)
-            if name in self.dates:
+            if name in dates:
                 return fit_day(values, name, self.scale, fill, place)
-            if name not in (self.numeric or ()):
+            if name not in named:
                 check_whole(name, values, place)
             return fit_number(values, name, self.scale, fill, place)
 
@@ -179,7 +180,7 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
                 fit_category(table.column(name), name, most, buckets, fill, place)
                 for name in categorical
             ],
-            [name for name in table.schema if name in {*numeric, *categorical}],
+            [name for name in table.schema if name in used],
         )
         return self
 
@@ -202,14 +203,15 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         """
         check_parameters(self)
         table = as_table(frame)
-        named = {*(self.numeric or ()), *(self.categorical or ()), *self.ignore, *self.dates}
+        categorical = {*(self.categorical or ())}
+        named = {*(self.numeric or ()), *categorical, *self.ignore, *self.dates}
         notes: list[str | None] = []
         for name, dtype in table.schema.items():
             if dtype == pl.String and name not in named:
                 values = table.column(name)
                 notes.append(check_text(name, values, self.one_hot_up_to, _row_of(table)))
                 notes.append(told_apart(f"column {name!r}", values))
-            elif name in (self.categorical or ()) and (dtype.is_float() or dtype.is_decimal()):
+            elif name in categorical and (dtype.is_float() or dtype.is_decimal()):
                 notes.append(rounded_categories(name, table.column(name)))
         return tuple(note for note in notes if note)
 
@@ -393,12 +395,12 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
     def _write_numbers(
         self, frame: pl.DataFrame, out: NDArray[np.float32], place: Place, tally: Tally
     ) -> None:
-        indicator = len(self._numbers)
+        indicator, named = len(self._numbers), {*(self.numeric or ())}
         for j, column in enumerate(self._numbers):
             second = out[:, indicator] if column.had_missing else None
             fill = self.missing == "median"
             values = values_of(frame, column.name)
-            if column.name not in (self.numeric or ()):
+            if column.name not in named:
                 check_whole(column.name, values, place)
             absent = column.write(values, out[:, j], second, place, fill)
             tally.filled(column.name, absent)
@@ -407,16 +409,16 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
     def _by_kind(self, schema: Mapping[str, pl.DataType]) -> tuple[list[str], list[str]]:
         """Return the columns of numbers and those of categories, in the table's order."""
         numeric, categorical = {*(self.numeric or ()), *self.dates}, set(self.categorical or ())
-        ignored = set(self.ignore)
+        ignored, dates = set(self.ignore), set(self.dates)
         for named in (self.numeric or (), self.categorical or (), self.ignore, self.dates):
             check_present("the table", named, list(schema))
         used = [name for name in schema if name not in ignored]
         if not used:
             raise DataError(f"the table has no column to make features of (has {listed(schema)})")
         for name in used:
-            if name not in self.dates:
+            if name not in dates:
                 check_kind(name, schema[name])
-            if name not in numeric | categorical:
+            if name not in numeric and name not in categorical:
                 (numeric if _goes_as_number(schema[name]) else categorical).add(name)
         return [n for n in used if n in numeric], [n for n in used if n in categorical]
 
