@@ -125,10 +125,46 @@ def test_numbers_of_numpys_are_parameters(tables, labels):
         VerticalClassifier(id="id", epochs=np.float64(2.5)).fit(tables, labels)
 
 
-@pytest.mark.parametrize("hidden", [("8",), "8", (8, 2.5), (True,)])
-def test_widths_are_whole_numbers(tables, labels, hidden):
+@pytest.mark.parametrize("name", ["hidden", "top"])
+@pytest.mark.parametrize("widths", [("8",), (8, 2.5), (True,), torch.tensor(3), torch.ones(2, 2)])
+def test_widths_are_whole_numbers(tables, labels, name, widths):
+    """A tensor of one number failed raw, as nobody can go through it."""
+    with pytest.raises(
+        ConfigurationError,
+        match=rf"^{name} must be the widths of layers, such as \(32, 16\), not .+$",
+    ):
+        VerticalClassifier(id="id", **{name: widths}).fit(tables, labels)
+
+
+def test_a_text_is_no_width(tables, labels):
     with pytest.raises(ConfigurationError, match="hidden must be the widths of layers, such as"):
-        VerticalClassifier(id="id", hidden=hidden).fit(tables, labels)
+        VerticalClassifier(id="id", hidden="8").fit(tables, labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        *(("bottoms", value, "a dict from a text to anything") for value in (-1, True, [Layers()])),
+        ("bottoms", torch.tensor(3), "a dict from a text to anything"),
+        ("bottoms", lambda: 1, "a dict from a text to anything"),
+        *(("label_holder", value, "a text") for value in (["a"], {"p": 1}, np.array([3, 4]))),
+    ],
+)
+def test_parameters_of_other_kinds_are_refused_by_their_name(tables, labels, name, value, kind):
+    """They failed raw, in the middle of the work."""
+    model = VerticalClassifier(id="id", **{name: value})
+    with pytest.raises(ConfigurationError, match=f"^{name} is {kind} or None, not .+$"):
+        model.fit(tables, labels)
+    with pytest.raises(ConfigurationError, match=f"^{name} is {kind} or None, not .+$"):
+        model.partner_values(tables, labels)
+
+
+def test_a_federation_of_aligned_tables_looks_at_parameters_too(tables, labels):
+    data, holder = VerticalClassifier(id="id")._prepared(tables, labels)
+    with pytest.raises(ConfigurationError, match=r"^bottoms is a dict "):
+        VerticalClassifier(bottoms=3).federation(data, holder)
+    with pytest.raises(ConfigurationError, match=r"^label_holder is a text, not \['bank'\]$"):
+        VerticalClassifier().federation(data, ["bank"])
 
 
 def test_a_column_that_is_called_by_the_text_of_a_number():
@@ -341,6 +377,9 @@ def test_batches_go_by_the_number_of_rows(tables, labels):
         ({"driver": "simulate"}, lambda t: t, None, "driver is 'simulate', but a driver is a"),
         ({"driver": Simulate}, lambda t: t, None, "driver is 'Simulate', but a driver is a value"),
         ({"normalise": "lower"}, lambda t: t, None, "normalise must be an IdForm or None"),
+        ({"aligned": np.ones((2, 2))}, lambda t: t, None, "aligned must be True or False, not arr"),
+        ({"optimiser": np.ones((2, 2))}, lambda t: t, None, "the optimiser of 'bank' cannot be ma"),
+        ({"parties": {"bank": [["a"]]}}, lambda t: t["bank"], None, r"of which \['a'\] is none"),
         ({"aligned": "no"}, lambda t: t, None, "aligned must be True or False, not 'no'"),
         ({"out": ""}, lambda t: t, None, "out is the path of a folder, not ''"),
         ({"random_state": 0.5}, lambda t: t, None, "must be a signed 64-bit integer"),

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from colonnade import defaults
-from colonnade.annotated import is_number, is_whole
+from colonnade.annotated import check_kind, is_number, is_whole
 from colonnade.assembly import Blueprint, Layers, assemble
 from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
 from colonnade.drivers import Driver
@@ -45,6 +45,7 @@ from colonnade.tables.new_rows import Absent
 from colonnade.tables.notes import tell
 from colonnade.tables.table import Table
 from colonnade.tables.truth import truth
+from colonnade.telling import shown
 from colonnade.training import EarlyStopping, Training, Watcher
 
 __all__ = ["VerticalEstimator"]
@@ -245,7 +246,9 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         """
 
     def _check_parameters(self) -> None:
-        """Refuse what would be taken for something else."""
+        """Refuse what would be taken for something else, or fails in somebody else's words."""
+        check_kind("bottoms", self.bottoms, Mapping[str, Any] | None)
+        check_kind("label_holder", self.label_holder, str | None)
         if self.normalise is not None and not isinstance(self.normalise, IdForm):
             raise ConfigurationError(
                 f"normalise must be an IdForm or None, not {self.normalise!r}: say "
@@ -263,8 +266,8 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
 
     def _prepared(self, X: Any, y: Any) -> tuple[VerticalTables, str]:  # noqa: N803
         """Return the aligned tables, and the name of the label holder."""
-        tables, labels, owner = self._given(X, y)
         self._check_parameters()
+        tables, labels, owner = self._given(X, y)
         data = vertical_tables(
             tables,
             labels,
@@ -312,6 +315,8 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         >>> model.federation(data).train(training=model.training()).summary["batch_size"]
         16
         """
+        self._check_parameters()
+        check_kind("label_holder", label_holder, str)
         top: Any = self.top
         blueprint = Blueprint(
             self._objective(data.classes),
@@ -321,7 +326,7 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
             self.bottoms or {},
             self._layers(None if top is None else _widths("top", top)) if _are_widths(top) else top,
             fusion=Concat() if self.method is None else checked_method(self.method).fusion,
-            optimiser=self.optimiser or partial(torch.optim.Adam, lr=float(self.learning_rate)),
+            optimiser=self._adam() if self.optimiser is None else self.optimiser,
             scheduler=self.scheduler,
             device=self.device,
             seed=plain(self.random_state),
@@ -345,6 +350,9 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         if widths is None:
             widths = _widths("hidden", self.hidden)
         return Layers(widths, self.activation, self.dropout)
+
+    def _adam(self) -> OptimiserFactory:
+        return partial(torch.optim.Adam, lr=float(self.learning_rate))
 
     @contextmanager
     def _watcher(self) -> Iterator[Watcher | None]:
@@ -399,12 +407,11 @@ def _widths(name: str, given: Any) -> tuple[int, ...]:
         given = given.item()
     if is_whole(given):
         return (int(given),)
-    widths = (
-        (given,) if isinstance(given, str | bytes) or not isinstance(given, Iterable) else [*given]
-    )
+    alone = isinstance(given, str | bytes | torch.Tensor) or not isinstance(given, Iterable)
+    widths = (given,) if alone else [*given]
     if not all(map(is_whole, widths)):
         raise ConfigurationError(
-            f"{name} must be the widths of layers, such as (32, 16), not {given!r}"
+            f"{name} must be the widths of layers, such as (32, 16), not {shown(given)}"
         )
     return tuple(map(int, widths))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from colonnade.errors import ConfigurationError, DataError
@@ -12,6 +12,7 @@ from colonnade.tables.notes import tell
 from colonnade.tables.table import Table, as_table, identified, keyed_tables, whole
 from colonnade.tables.together import LABELS
 from colonnade.tables.truth import check_index, has_ids, with_ids
+from colonnade.telling import shown
 
 __all__ = ["Given", "given", "party_tables", "tell_order"]
 
@@ -208,5 +209,9 @@ def _checked(parties: Any) -> Mapping[str, Sequence[str]]:
             raise ConfigurationError(
                 f"parties[{name!r}] must be a list of columns, not a {type(columns).__name__}, "
                 "which gives them once, and they are needed for predictions again: say list(...)"
+            )
+        if unnamed := [column for column in columns if not isinstance(column, Hashable)]:
+            raise ConfigurationError(
+                f"parties[{name!r}] must be a list of columns, of which {shown(unnamed[0])} is none"
             )
     return parties
