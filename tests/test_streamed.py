@@ -242,6 +242,25 @@ def test_several_files_one_after_the_other():
     assert data.labels.tolist() == [0, 0, 0, 1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"split": 3}, r"split is HashSplit\(\.\.\.\), .* or None, not 3"),
+        ({"parties": {"a": 1}}, "parties is a dict from a text to Columns.*"),
+        ({"label": b"y"}, "label is a text, not b'y'"),
+        ({"names": 3}, "names is a list, each a text or None, not 3"),
+        ({"separator": 3}, "separator is a text or None, not 3"),
+        ({"classes": 3}, "classes must be a list of texts, as the file writes them, not 3"),
+        ({"told": 3}, "told is a function or None, not 3"),
+    ],
+)
+def test_what_is_of_another_kind_is_refused_before_anything_is_read(changes, said):
+    """A number as a split failed raw when all rows were encoded, and others as they were read."""
+    arguments = {"files": "none.csv", "parties": {"a": Columns(["x"])}, "label": "y"}
+    with pytest.raises(ConfigurationError, match=f"^{said}$"):
+        streamed_rows(**arguments | changes)
+
+
 # What is wrong with a row
 
 GOOD = "1,5,Rome\n"

@@ -216,6 +216,12 @@ def test_progress_is_told_up_to_the_last_row(name):
     assert heard == [(4096, 10_000), (8192, 10_000), (10_000, 10_000)]
 
 
+def test_a_split_that_is_none_is_refused_before_any_click_is_made():
+    with pytest.raises(ConfigurationError, match=r"^split is HashSplit\(.* or None, not 3$"):
+        synthetic_clicks(rows=1000, store="made", split=3)
+    assert not Path("made").exists()
+
+
 def test_progress_of_encoding_is_told_once_and_not_when_it_is_there():
     heard = []
     synthetic_clicks(rows=10_000, store="made", told=lambda *said: heard.append(said))

@@ -232,6 +232,7 @@ def test_one_of_several_columns_of_labels() -> None:
             "'shop': StandardScaler cannot fit the table",
         ),
         ({"split": IdSplit(test=[5])}, "1 ids for test are not among the 100 people"),
+        ({"split": 3}, "split is HashSplit(...), IdSplit(...), LastRows(...), RowSplit(...) or"),
         ({"task": "guess"}, "task must be"),
     ],
 )
@@ -239,6 +240,11 @@ def test_what_cannot_be_trained_on(changes: dict[str, Any], message: str) -> Non
     if changes == {"id": None}:
         message = "the table of labels must have one column"
     assert message in refusal(**changes)
+
+
+def test_one_organisations_tables_are_divided_by_what_divides() -> None:
+    with pytest.raises(ConfigurationError, match=r"^split is HashSplit\(.* or None, not 3$"):
+        own_tables({"bank": BANK}, None, BANK["id"], id="id", split=3)  # type: ignore[arg-type]
 
 
 def test_a_label_that_is_missing() -> None:

@@ -25,7 +25,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from colonnade import defaults
-from colonnade.annotated import is_whole
+from colonnade.annotated import check_kind, is_whole
 from colonnade.datasets.avazu import avazu_columns
 from colonnade.datasets.criteo import COUNTS, CRITEO_NAMES, criteo_columns
 from colonnade.datasets.files import made_up
@@ -310,6 +310,7 @@ def synthetic_clicks(
     >>> Path("made-up", "manifest.json").read_text().splitlines()[1]
     ' "data": "clicks (synthetic)",'
     """
+    check_kind("split", split, Splitting | None)
     made = SyntheticClicks(rows, seed, like)
     form = _form(like, buckets)
     made_of = {"generator": _VERSION, "like": like, "rows": rows, "seed": seed}

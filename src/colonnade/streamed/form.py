@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.kernels.cells import one_form
 from colonnade.streamed.columns import Columns
 from colonnade.tables.names import listed
+from colonnade.telling import shown
 
 __all__ = ["Form"]
 
@@ -66,9 +67,10 @@ class Form:
                     )
         for what in ("classes", "missing"):
             given = getattr(self, what)
-            if isinstance(given, str) or not all(isinstance(each, str) for each in given):
+            is_list = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+            if not is_list or not all(isinstance(each, str) for each in given):
                 raise ConfigurationError(
-                    f"{what} must be a list of texts, as the file writes them, not {given!r}"
+                    f"{what} must be a list of texts, as the file writes them, not {shown(given)}"
                 )
             object.__setattr__(self, what, tuple(given))
         if len(set(map(one_form, self.classes))) != len(self.classes) or len(self.classes) < 2:

@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.annotated import check_kind
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.paths import as_path
 from colonnade.streamed.columns import Columns
@@ -156,6 +157,16 @@ def streamed_rows(
     >>> visits.features["bank"]["categorical"].shape
     torch.Size([200, 1])
     """
+    for what, value, kind in (
+        ("parties", parties, Mapping[str, Columns]),
+        ("label", label, str),
+        ("names", names, Sequence[str] | None),
+        ("separator", separator, str | None),
+        ("split", split, Splitting | None),
+        ("name", name, str | None),
+        ("told", told, Told | None),
+    ):
+        check_kind(what, value, kind)
     several = isinstance(files, Iterable) and not isinstance(files, str)
     given: Any = files if several else [files]
     paths = [as_path("rows are read from the paths of files", file) for file in given]

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import polars as pl
@@ -34,6 +34,7 @@ Parts: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]
 _AT_ONCE = 2**14  # Python's strings take several times the memory of the ids
 
 
+@runtime_checkable
 class Splitting(Protocol):
     """Divides people into training, validation and test."""
 

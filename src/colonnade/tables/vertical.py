@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.annotated import check_kind
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.models import Features, take
 from colonnade.tables.align import align_ids, checked_ids, only
@@ -266,6 +267,7 @@ def vertical_tables(
         raise ConfigurationError("say id=... or aligned=True, not both: either finds the rows")
     if people is not None and id is None:
         raise ConfigurationError("people are ids: say id=..., the column that they are in")
+    check_kind("split", split, Splitting | None)
     given = keyed_tables(tables, id)
     answers, column = _label_table(labels, id, label_column)
     _check_columns(given, id, column)
@@ -373,6 +375,7 @@ def own_tables(
     >>> own.features["bank"].shape, len(own.train), own.labels
     (torch.Size([50, 1]), 36, None)
     """
+    check_kind("split", split, Splitting | None)
     given, answers, column = keyed_tables(tables, id), None, None
     if labels is not None:
         answers, column = _label_table(labels, id, label_column)
