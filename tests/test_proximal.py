@@ -98,8 +98,19 @@ def test_what_cannot_be_is_refused() -> None:
         Proximal(passes=0)
     with pytest.raises(ConfigurationError, match="take Consecutive"):
         Proximal(pull=0)
+    assert Proximal(pull=2.0**23).pull == 2**23
     with pytest.raises(ConfigurationError, match="goes on alone"):
         Proximal(label_holder=Consecutive(3))
     alone = Proximal(label_holder=Consecutive())
     with pytest.raises(ConfigurationError, match="Proximal lets parties go on along"):
         cn.Method("x", exchange=cn.Relay("shared"), local_updates=alone)
+
+
+@pytest.mark.parametrize("pull", [2.0**23 + 1, 1e39, 1e308])
+def test_a_pull_that_outweighs_all_derivatives_is_refused_before_the_start(pull: float) -> None:
+    """Training began, became no number, and a smaller learning rate was advised."""
+    for make in (Proximal, cn.methods.lean):
+        with pytest.raises(
+            ConfigurationError, match=r"^the pull of .* 2\^23 at most, not .*0\.03$"
+        ):
+            make(pull=pull)

@@ -32,6 +32,8 @@ __all__ = ["Places", "Proximal"]
 Places = NDArray[np.int64]
 """Places of rows within a batch, from 0."""
 
+_MOST = 2.0**23  # 1 over what float32 rounds of a number near 1
+
 
 @dataclass(frozen=True)
 class Proximal(LocalUpdates):
@@ -55,7 +57,7 @@ class Proximal(LocalUpdates):
     rows
         Rows of each of its steps.
     pull
-        lambda, above 0: about the curvature of a row's loss in its embedding.
+        lambda, above 0, up to 2^23: about the curvature of a row's loss in its embedding.
     label_holder
         What the label holder goes on with meanwhile, by default its last batches.
 
@@ -86,6 +88,12 @@ class Proximal(LocalUpdates):
             raise ConfigurationError(
                 f"the pull of proximal steps is above 0, not {self.pull!r}: without any, take "
                 "Consecutive(...)"
+            )
+        if self.pull > _MOST:
+            raise ConfigurationError(
+                f"the pull of proximal steps is 2^23 at most, not {self.pull!r}: beyond, what "
+                "float32 rounds of an embedding pulls more than a derivative; take about the "
+                "curvature of a row's loss in its embedding, as 0.03"
             )
         if not self.label_holder.kinds <= {LocalStep.STALE_EMBEDDINGS}:
             raise ConfigurationError(
