@@ -118,6 +118,13 @@ def test_a_password_in_a_file(run):
     assert "secret" not in message
 
 
+def test_a_separator_of_nothing(run):
+    Path("bank.csv").write_text("id,income\n" + "".join(f"{i},{i}\n" for i in range(PEOPLE)))
+    code, message = run({"source": "bank.csv", "separator": ""})
+    assert code == 2
+    assert "separator must be one ASCII character" in message
+
+
 def test_a_locked_database(run):
     with sqlite3.connect("bank.db") as database:
         database.execute("create table clients (id integer, income real)")

@@ -858,6 +858,7 @@ def test_a_class_that_no_training_row_has_is_refused():
         ({"classes": ["", "1"]}, "an empty cell is a missing label"),
         ({"separator": '"'}, "separator must be one ASCII character, no quote"),
         ({"separator": ", "}, "separator must be one ASCII character"),
+        ({"separator": ""}, "separator must be one ASCII character"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(changes, said):

@@ -210,6 +210,8 @@ def test_another_separator(tmp_path: Path) -> None:
     assert read_table(path, id="id", separator=";").equals(PEOPLE)
     with pytest.raises(ConfigurationError, match="one ASCII character"):
         read_table(path, separator=";;")
+    with pytest.raises(ConfigurationError, match=r"must be one ASCII character .*, not ''$"):
+        read_table(path, separator="")  # which was the default
 
 
 def test_a_file_without_a_line_of_names(tmp_path: Path) -> None:

@@ -156,7 +156,8 @@ class TableConfig(Section):
         Of a text file the columns of ``text`` stay as they are written; others have their types.
         """
         where = self.where(folder)
-        as_text = self.separator or self.missing or self.decimal  # is refused where it is read
+        # What is for text is refused of other files where these are read.
+        as_text = self.separator is not None or self.missing or self.decimal
         if where.endswith(".parquet") and "://" not in where and not as_text:
             key = [] if id is None else [id]
             return StoredTable(where, None if columns is None else [*key, *columns])

@@ -68,7 +68,7 @@ class Source:
     ) -> None:
         self.path = path
         self._names = names
-        self._separator = separator or separator_of(path.name)
+        self._separator = separator_of(path.name) if separator is None else separator
         self._block = block
         one = self._separator
         if len(one) != 1 or not one.isascii() or one in '"\r\n':

@@ -109,7 +109,7 @@ def read_table(
     where = place_of("a table is read from a file or the URL of a database", source)
     wanted = _wanted(id, columns)
     is_text = is_text_file(source)
-    if not is_text and (missing or names or separator or decimal or text):
+    if not is_text and (missing or names or separator is not None or decimal or text):
         raise ConfigurationError(
             "missing, names, separator, decimal and text are for text files; leave them out"
         )
@@ -135,7 +135,7 @@ def read_table(
         return stored.frame(
             [id, *(n for n in stored.schema if n != id)] if id and not wanted else wanted
         )
-    between = separator or separator_of(path.name)
+    between = separator_of(path.name) if separator is None else separator
     return read_delimited(path, between, id, wanted, missing, names, decimal, text)
 
 
