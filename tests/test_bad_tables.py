@@ -118,6 +118,15 @@ def test_a_password_in_a_file(run):
     assert "secret" not in message
 
 
+def test_a_password_in_a_url_without_a_scheme(run):
+    """It was taken for the path of a file, and shown."""
+    code, message = run({"source": "//somebody:secret@bank/people.csv"})
+    assert code == 2
+    assert "data.parties.bank.source" in message
+    assert "$NAME" in message
+    assert "secret" not in message
+
+
 def test_a_separator_of_nothing(run):
     Path("bank.csv").write_text("id,income\n" + "".join(f"{i},{i}\n" for i in range(PEOPLE)))
     code, message = run({"source": "bank.csv", "separator": ""})

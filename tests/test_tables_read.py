@@ -485,6 +485,31 @@ def test_urls_that_cannot_be_used(address: str, arguments: dict[str, Any], messa
     assert "hunter22" not in str(caught.value)
 
 
+@pytest.mark.parametrize("read", [read_table, StoredTable])
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("https://h/b.csv?sig=hunter22", "from this computer alone, not from https://: copy it"),
+        ("HTTPS://ann:hunter22@h/b.parquet", "from this computer alone, not from HTTPS://: copy"),
+        ("s3://ann:hunter22@bucket/b.parquet", "from this computer alone, not from s3://: copy it"),
+        ("file:///srv/b.csv", "files are named by their paths, without file://"),
+    ],
+)
+def test_a_file_elsewhere_is_no_database(read: Any, address: str, message: str) -> None:
+    """A table or query was asked for, or the URL was shown, signature and all."""
+    with pytest.raises(ConfigurationError) as caught:
+        read(address)
+    assert message in str(caught.value)
+    assert "hunter22" not in str(caught.value)
+
+
+@pytest.mark.parametrize("read", [read_table, StoredTable])
+@pytest.mark.parametrize("end", [".csv", ".parquet"])
+def test_a_password_in_a_url_without_a_scheme_is_not_shown(read: Any, end: str) -> None:
+    with pytest.raises(DataError, match=r"^there is no file //ann:\.\.\.$"):
+        read(f"//ann:hunter22@h/b{end}")
+
+
 def test_arguments_of_the_driver_are_no_options_of_a_url() -> None:
     """What is no text fails in Python's words, or makes another transaction of the one."""
     psycopg = pytest.importorskip("psycopg")

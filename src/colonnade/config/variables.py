@@ -25,6 +25,8 @@ def holds_a_secret(source: str) -> bool:
     True
     >>> holds_a_secret("ann/hunter2@db:1521/crm"), holds_a_secret("data/x@y.csv")
     (True, False)
+    >>> holds_a_secret("//ann:hunter2@shop.example/people.csv")
+    True
     """
     parts = parts_of(source)
     if parts is None:
@@ -35,6 +37,8 @@ def holds_a_secret(source: str) -> bool:
 
 def _secrets_without_a_scheme(source: str) -> tuple[str, ...]:
     settings = tuple(each.value for each in settings_in(source))
+    if found := re.match("//[^/:@]*:([^@]*)@", source):  # a URL, but for its scheme
+        return (*settings, found[1])
     return settings + (() if is_called_like_a_table(source) else login_in(source))
 
 

@@ -25,7 +25,7 @@ from colonnade.tables.database import read_database
 from colonnade.tables.delimited import read_delimited, separator_of
 from colonnade.tables.names import check_named_once
 from colonnade.tables.stored import StoredTable
-from colonnade.tables.there import is_file
+from colonnade.tables.there import check_is_here, is_file
 from colonnade.tables.urls import login_in, settings_in
 from colonnade.telling import short
 
@@ -109,6 +109,7 @@ def read_table(
     where = place_of("a table is read from a file or the URL of a database", source)
     wanted = _wanted(id, columns)
     is_text = is_text_file(source)
+    check_is_here(where)
     if not is_text and (missing or names or separator is not None or decimal or text):
         raise ConfigurationError(
             "missing, names, separator, decimal and text are for text files; leave them out"

@@ -15,7 +15,7 @@ from colonnade.paths import as_path
 from colonnade.tables.columns import only, values_of
 from colonnade.tables.names import check_named_once, check_path, check_present
 from colonnade.tables.table import Batch
-from colonnade.tables.there import check_is_file
+from colonnade.tables.there import check_is_file, check_is_here
 
 __all__ = ["StoredTable"]
 
@@ -54,6 +54,7 @@ class StoredTable:
         self, path: str | Path, columns: Sequence[str] | None = None, *, empty: bool = False
     ) -> None:
         self.path = as_path("a stored table is read from the path of a file", path)
+        check_is_here(str(path))
         check_path(str(self.path))
         check_is_file(self.path)
         self._stamp = self._current_stamp()
