@@ -139,9 +139,11 @@ def _counted(values: pl.Series) -> pl.Series:
     """Return the days of dates or times."""
     if not isinstance(values.dtype, pl.Datetime):
         return values.to_physical().cast(pl.Float64)
-    # Both parts are whole in floating point, so that each unit gives the same bits.
+    # Both parts are whole in floating point, so that each unit gives the same bits; polars would
+    # multiply by what one is of the other, rounded.
     ticks, per_day = values.to_physical(), _PER_DAY[values.dtype.time_unit]
-    return (ticks // per_day).cast(pl.Float64) + (ticks % per_day).cast(pl.Float64) / per_day
+    rest = (ticks % per_day).fill_null(0).cast(pl.Float64).to_numpy() / per_day
+    return (ticks // per_day).cast(pl.Float64) + pl.Series(rest)
 
 
 def _date(plain: pl.Series) -> pl.Series:
