@@ -24,9 +24,10 @@ import msgspec
 import numpy as np
 import polars as pl
 import pytest
-from torch import tensor, zeros
+from torch import nn, tensor, zeros
 
 from colonnade.alignment import read_alignment, write_alignment
+from colonnade.assembly import Layers
 from colonnade.config import load_trained, parse_config
 from colonnade.config.models import ObjectiveConfig
 from colonnade.config.tables import PartyTableConfig
@@ -58,7 +59,7 @@ from colonnade.errors import (
     RemoteProtocolError,
     Unmeasurable,
 )
-from colonnade.export import load_part
+from colonnade.export import MEAN_FILE, load_part
 from colonnade.ledger import Ledger
 from colonnade.metrics import Metric, top_k_accuracy
 from colonnade.predictions_counted import PredictionCount
@@ -67,6 +68,7 @@ from colonnade.run_folder import RunFolder
 from colonnade.run_read import load_run
 from colonnade.serving import ServeConfig
 from colonnade.wire import Purpose, reading
+from toy_drawing import AlwaysDrops
 from toy_sites import (
     Mesh,
     configuration,
@@ -116,6 +118,23 @@ def test_a_run_is_the_simulators(tmp_path, method):
     assert not any("tells that it sent" in warning for warning in run.summary["warnings"])
     for key in ("metric", "best", "rounds", "bytes_up", "bytes_down", "privacy_loss"):
         assert run.summary[key] == expected.summary[key]
+
+
+def test_a_mean_is_the_simulators_whatever_a_bottom_draws(tmp_path, monkeypatch):
+    """It hung on what was drawn before where a bottom draws in evaluation too."""
+    usual = Layers.bottom
+
+    def drops(layers, *given):
+        return nn.Sequential(usual(layers, *given), AlwaysDrops(0.2))
+
+    monkeypatch.setattr(Layers, "bottom", drops)
+    config, job, sites = prepared(tmp_path)
+    assert play(job, sites, Mesh()) == {}
+    predictor = same_as(config, sites).predictor
+    assert predictor is not None
+    for name in ("bank", "shop"):
+        file = sites[name].runs / "first" / "parts" / name / MEAN_FILE
+        assert json.loads(file.read_text())["mean"] == predictor.means[name].tolist()
 
 
 TIMED: dict[str, dict[str, Any]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from torch import nn
 
 from colonnade import methods
 from colonnade.codecs import Scalar
+from colonnade.drivers import Processes, Simulate
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError, Diverged
 from colonnade.export import read_mean, write_mean
 from colonnade.fallbacks import check_fallbacks, completed, constants_of, lost_by, mean_embeddings
@@ -21,6 +23,7 @@ from colonnade.metrics import ACCURACY
 from colonnade.models import Additive, Concat, DotProduct, Learner, Max, Mean, Sum
 from colonnade.organisations import LabelHolder, Party
 from colonnade.training import Training
+from toy_drawing import AlwaysDrops, AsItComputes
 
 FUSIONS = [Concat(), Sum(), Mean(), Max(), DotProduct()]
 
@@ -88,24 +91,74 @@ def test_constants_are_zeros_or_the_mean_that_was_given():
 def test_a_mean_is_that_of_embeddings_as_the_uplink_takes_them():
     bottom, features = nn.Linear(3, 2), drawn(50, 3)
     rows = torch.arange(10, 40).numpy()
-    clipping = methods.svfl().uplink.embedder(Learner(bottom))
-    found = mean_embeddings({"bank": (clipping, features)}, rows)["bank"]
+    embedder = methods.svfl().uplink.embedder
+    found = mean_embeddings({"bank": (Learner(bottom), features)}, embedder, rows, 0)["bank"]
     assert torch.allclose(found, bottom(features[10:40]).mean(dim=0), atol=1e-6)
     many = torch.arange(30_000).numpy()
-    sample = mean_embeddings({"bank": (clipping, drawn(30_000, 3))}, many)["bank"]
+    of = {"bank": (Learner(bottom), drawn(30_000, 3))}
+    sample = mean_embeddings(of, embedder, many, 0)["bank"]
     assert torch.allclose(sample, bottom(drawn(30_000, 3)[::8]).mean(dim=0), atol=1e-5)
 
 
 def test_a_party_that_has_diverged_has_no_mean():
-    def diverged(inputs, training):
-        raise Diverged("no")
-
-    def fine(inputs, training):
-        return inputs
+    class Diverging(nn.Module):
+        def forward(self, inputs):
+            raise Diverged("no")
 
     rows = torch.arange(4).numpy()
-    of = {"bank": (diverged, drawn(4, 2)), "shop": (fine, drawn(4, 2))}
-    assert set(mean_embeddings(of, rows)) == {"shop"}
+    of = {
+        "bank": (Learner(Diverging()), drawn(4, 2)),
+        "shop": (Learner(nn.Identity()), drawn(4, 2)),
+    }
+    assert set(mean_embeddings(of, methods.svfl().uplink.embedder, rows, 0)) == {"shop"}
+
+
+def trained_with(module, **named):
+    """Train bottoms that end in a module; return the run, however much was drawn before."""
+    torch.manual_seed(3)
+    x = drawn(40, 4)
+    parties = [
+        Party(name, x[:, at : at + 2], nn.Sequential(nn.Linear(2, 2), module))
+        for name, at in (("bank", 0), ("shop", 2))
+    ]
+    holder = LabelHolder("insurer", (x.sum(1) > 0).long(), nn.Linear(4, 2))
+    federation = Federation(parties, holder, range(30), range(30, 40))
+    torch.rand(next(_drawn_before))
+    training = Training(epochs=1, batch_size=10, seed=4)
+    return federation.train(training=training, report=False, **named)
+
+
+_drawn_before = count(1)
+
+
+@pytest.mark.parametrize("driver", [Simulate, Processes])
+def test_a_mean_is_the_same_whatever_a_user_has_drawn_before(driver):
+    """It was that of whatever a model that drops out in evaluation too drew of the user's."""
+    one, other = (trained_with(AlwaysDrops(), driver=driver()).predictor.means for _ in range(2))
+    assert one.keys() == {"bank", "shop"}
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_mean_leaves_a_trained_model_as_training_left_it(tmp_path):
+    """A buffer that a bottom keeps its noise in was another whatever the seed."""
+    runs = [trained_with(AsItComputes()) for _ in range(2)]
+    trained_with(AsItComputes(), out=tmp_path, stop_before=2)
+    runs.append(trained_with(AsItComputes(), out=tmp_path, resume=True))
+    first, *others = (run.models["bank"]["bottom"][1].kept for run in runs)
+    assert all(torch.equal(first, other) for other in others)
+
+
+def test_a_model_that_cannot_be_copied_any_more_has_a_mean():
+    class KeepsWhatItMade(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.made = []
+
+        def forward(self, x):
+            self.made = [x]
+            return x
+
+    assert set(trained_with(KeepsWhatItMade()).predictor.means) == {"bank", "shop"}
 
 
 def test_a_mean_is_read_as_it_was_written(tmp_path):

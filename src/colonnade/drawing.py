@@ -9,7 +9,7 @@ import torch
 
 from colonnade.turns import Turns
 
-__all__ = ["drawing", "drawing_apart"]
+__all__ = ["drawing", "drawing_apart", "drawing_by"]
 
 _turns = Turns()
 
@@ -52,3 +52,21 @@ def drawing_apart() -> Iterator[list[torch.Generator]]:
         finally:
             for generator, state in zip(generators, before, strict=True):
                 generator.set_state(state)
+
+
+@contextmanager
+def drawing_by(seed: int) -> Iterator[None]:
+    """Let torch's generators draw what a seed decides meanwhile, and be as they were after.
+
+    Other threads wait meanwhile.
+
+    >>> with drawing_by(3):
+    ...     first = torch.rand(3)
+    >>> with drawing_by(3):
+    ...     torch.equal(first, torch.rand(3))
+    True
+    """
+    with drawing_apart() as generators:
+        for generator in generators:
+            generator.manual_seed(seed)
+        yield

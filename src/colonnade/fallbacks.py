@@ -9,7 +9,7 @@ it is added. What is lost by it is measured on rows whose labels are known.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -20,10 +20,12 @@ import torch
 from torch import Tensor
 
 from colonnade.annotated import check_kind
+from colonnade.drawing import drawing_by
 from colonnade.errors import ConfigurationError, Diverged
 from colonnade.links import Rows
 from colonnade.metrics import Metric
-from colonnade.models import Additive, Features, Fusion, take
+from colonnade.models import Additive, Features, Fusion, Learner, take
+from colonnade.streams import work_seed
 from colonnade.telling import shown
 from colonnade.uplinks.contract import Embedder
 
@@ -176,25 +178,43 @@ def completed(fusion: Fusion, constants: Mapping[int, Tensor]) -> Fusion:
     return (_CompletedSum if isinstance(fusion, Additive) else _Completed)(fusion, constants)
 
 
-def mean_embeddings(of: Mapping[str, tuple[Embedder, Features]], rows: Rows) -> dict[str, Tensor]:
+def mean_embeddings(
+    of: Mapping[str, tuple[Learner, Features]],
+    embedder: Callable[[Embedder], Embedder],
+    rows: Rows,
+    seed: int,
+) -> dict[str, Tensor]:
     """Return the mean of each party's embeddings, ``[E]``, of up to 4,096 of these rows, evenly.
 
-    One whose embeddings are no finite numbers has none.
+    One whose embeddings are no finite numbers has none. What a bottom model draws, it draws by the
+    seed, and it is left as it was trained.
 
     Parameters
     ----------
     of
-        By party, what the uplink makes of its bottom model, and its features of all rows.
+        By party, its bottom model, and its features of all rows.
+    embedder
+        What the uplink makes of a bottom model.
     rows
         Those that it was trained on.
+    seed
+        The run's.
     """
     chosen = np.ascontiguousarray(rows[:: math.ceil(len(rows) / _ENOUGH)])
     means = {}
-    for name, (embedder, features) in of.items():
-        with suppress(Diverged), torch.no_grad():
-            embeddings = embedder(take(features, chosen), training=False)
+    for name, (bottom, features) in of.items():
+        drawing = drawing_by(work_seed(seed, name, "mean", 0, 0))
+        with suppress(Diverged), torch.no_grad(), drawing:
+            embeddings = embedder(_apart(bottom))(take(features, chosen), training=False)
             means[name] = embeddings.double().mean(dim=0).float().cpu()
     return means
+
+
+def _apart(bottom: Learner) -> Learner:
+    try:
+        return bottom.apart()
+    except Exception:  # a model may keep what it computed, which torch does not copy
+        return bottom
 
 
 @dataclass(frozen=True)

@@ -405,6 +405,7 @@ class Federation:
             [roles[party.name] for party in self.parties],
         )
         models = {name: modules_of(role) for name, role in roles.items()}
+        seed = agreement.training.seed
         return Run(
             summary,
             history,
@@ -413,7 +414,7 @@ class Federation:
             record,
             config,
             None if folder is None else folder.path,
-            self.predictor(method, agreement.training.seed, models, self._means(method, roles)),
+            self.predictor(method, seed, models, self._means(method, seed, roles)),
             others,
             Predicted() if folder is None else Predicted(kept=folder.predictions(holder)),
         )
@@ -469,13 +470,11 @@ class Federation:
         )
 
     def _means(
-        self, method: Method, roles: Mapping[str, PartyRole | HolderRole]
+        self, method: Method, seed: int, roles: Mapping[str, PartyRole | HolderRole]
     ) -> dict[str, Tensor]:
         """Return the mean of each party's embeddings, which could stand for it one day."""
-        embedder = method.uplink.embedder
-        bottoms = {p.name: learners_of(roles[p.name])["bottom"] for p in self.parties}
-        of = {p.name: (embedder(bottoms[p.name]), p.features) for p in self.parties}
-        return mean_embeddings(of, self.train_rows)
+        of = {p.name: (learners_of(roles[p.name])["bottom"], p.features) for p in self.parties}
+        return mean_embeddings(of, method.uplink.embedder, self.train_rows, seed)
 
     def _describe(
         self,

@@ -22,6 +22,7 @@ from colonnade.agreement import (
     PartyRole,
     PartySeat,
     Shared,
+    learners_of,
     modules_of,
 )
 from colonnade.assembly import judge_of
@@ -43,7 +44,7 @@ from colonnade.flows import Limits
 from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.ledger import Ledger
-from colonnade.models import Learner, parameter_count, terms_of
+from colonnade.models import parameter_count, terms_of
 from colonnade.organisations import LabelHolder
 from colonnade.prediction import Predictor
 from colonnade.run_folder import RunFolder
@@ -258,7 +259,7 @@ class TrainingTogether:
     def conclude(self, role: Any, ledger: Ledger, record: RunRecord | None) -> None:
         """See ``Engagement``."""
         models = {self.name: modules_of(role)}
-        predictor, folder = self._predictor(models), self._folder
+        predictor, folder = self._predictor(models, self._means(role)), self._folder
         if record is None:
             told = {"method": self._method.name, "versions": VERSIONS, "training": self._training}
             own = Run(told, pl.DataFrame(), ledger, models, None, self._told, predictor=predictor)
@@ -347,7 +348,9 @@ class TrainingTogether:
             role = self.cast()
         role.load_state_dict(checkpoint.state(self.name))
 
-    def _predictor(self, models: Mapping[str, Mapping[str, nn.Module]]) -> Predictor:
+    def _predictor(
+        self, models: Mapping[str, Mapping[str, nn.Module]], means: Mapping[str, Tensor]
+    ) -> Predictor:
         """Return the organisation's own part of what predicts."""
         part, layout = self.part, self._agreement.layout
         party = part.party
@@ -362,14 +365,14 @@ class TrainingTogether:
             {} if party is None else {self.name: blank(form_of(party.features))},
             self._agreement.training.seed,
             part.tables.classes,
-            means=self._means(models),
+            means=means,
         )
 
-    def _means(self, models: Mapping[str, Mapping[str, nn.Module]]) -> dict[str, Tensor]:
+    def _means(self, role: PartyRole | HolderRole) -> dict[str, Tensor]:
         """Return the mean of a party's embeddings, which is its own to give when it leaves."""
         part = self.part
         if part.party is None or part.is_label_holder:
             return {}
-        bottom = Learner(models[self.name]["bottom"], device=part.blueprint.device)
-        of = {self.name: (self._method.uplink.embedder(bottom), part.party.features)}
-        return mean_embeddings(of, part.tables.train)
+        of = {self.name: (learners_of(role)["bottom"], part.party.features)}
+        seed = self._agreement.training.seed
+        return mean_embeddings(of, self._method.uplink.embedder, part.tables.train, seed)

@@ -19,7 +19,7 @@ import torch
 from colonnade.channels import Network
 from colonnade.checkpoints import Checkpoint, CheckpointStore
 from colonnade.departures import lost_since
-from colonnade.drawing import drawing_apart
+from colonnade.drawing import drawing_by
 from colonnade.drivers.account import Account, Activity, Values
 from colonnade.drivers.course import Decision
 from colonnade.effects import KINDS_OF_SERVICE, Arrivals, Effect, Notes, Role, Send, Work
@@ -471,9 +471,7 @@ def perform(work: Work[Any], role: str, seed: int) -> tuple[Any, int]:
     if work.kind in KINDS_OF_SERVICE:
         return _performed(work, role)
     words = work_seed(seed, role, work.purpose.name, work.round, work.step)
-    with drawing_apart() as generators:  # whoever trains goes on to draw what he would have drawn
-        for generator in generators:
-            generator.manual_seed(words)
+    with drawing_by(words):  # whoever trains goes on to draw what he would have drawn
         return _performed(work, role)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from colonnade.drawing import drawing
 from colonnade.errors import ConfigurationError
+from colonnade.models.copies import copied
 from colonnade.models.draws import drawing_alike
 from colonnade.models.modes import evaluating, put_into_training
 from colonnade.models.trial import shown
@@ -232,6 +233,18 @@ class Learner:
         if self.scheduler is None or self.optimiser is None:
             return None
         return float(self.optimiser.param_groups[0]["lr"])
+
+    def apart(self) -> Learner:
+        """Return what computes alike, trains nothing, and leaves this one's module as it is.
+
+        Raises
+        ------
+        Exception
+            As whatever the module holds may, where it cannot be copied.
+        """
+        other = copy.copy(self)
+        other.module, other.optimiser, other.scheduler = copied(self.module), None, None
+        return other
 
     def step(self) -> None:
         """Let the optimiser take one step along the accumulated gradients, and clear them."""
