@@ -68,7 +68,7 @@ from colonnade.run_folder import RunFolder
 from colonnade.run_read import load_run
 from colonnade.serving import ServeConfig
 from colonnade.wire import Purpose, reading
-from toy_drawing import AlwaysDrops
+from toy_drawing import AlwaysDrops, AsItIsTrained, AsItLoads
 from toy_sites import (
     Mesh,
     configuration,
@@ -120,14 +120,25 @@ def test_a_run_is_the_simulators(tmp_path, method):
         assert run.summary[key] == expected.summary[key]
 
 
+def let_bottoms_end(monkeypatch, module):
+    """Let all bottom models end in a module."""
+    usual = Layers.bottom
+    monkeypatch.setattr(
+        Layers, "bottom", lambda own, *given: nn.Sequential(usual(own, *given), module())
+    )
+
+
+@pytest.mark.parametrize("module", [AsItIsTrained, AsItLoads])
+def test_a_run_is_the_simulators_whatever_its_models_draw(tmp_path, monkeypatch, module):
+    let_bottoms_end(monkeypatch, partial(module, 4))
+    config, job, sites = prepared(tmp_path)
+    assert play(job, sites, Mesh()) == {}
+    same_as(config, sites)
+
+
 def test_a_mean_is_the_simulators_whatever_a_bottom_draws(tmp_path, monkeypatch):
     """It hung on what was drawn before where a bottom draws in evaluation too."""
-    usual = Layers.bottom
-
-    def drops(layers, *given):
-        return nn.Sequential(usual(layers, *given), AlwaysDrops(0.2))
-
-    monkeypatch.setattr(Layers, "bottom", drops)
+    let_bottoms_end(monkeypatch, partial(AlwaysDrops, 0.2))
     config, job, sites = prepared(tmp_path)
     assert play(job, sites, Mesh()) == {}
     predictor = same_as(config, sites).predictor

@@ -19,9 +19,18 @@ from colonnade.audits import audit
 from colonnade.drivers import Processes, Simulate, processes
 from colonnade.drivers.driver import perform
 from colonnade.effects import Work
+from colonnade.errors import ConfigurationError
 from colonnade.estimators import VerticalClassifier
 from colonnade.metrics import Metric
 from colonnade.training import EarlyStopping
+from toy_drawing import (
+    AsItComputes,
+    AsItIsCopied,
+    AsItIsTrained,
+    AsItLoads,
+    AsItMoves,
+    AsItSaves,
+)
 
 
 def made():
@@ -283,3 +292,59 @@ def test_no_process_begins_while_another_thread_draws(monkeypatch):
 
 def test_what_draws_draws_alike_under_every_driver():
     assert same(trained(1), trained(1, Processes()))
+
+
+ELSEWHERE = [AsItComputes, AsItIsTrained, AsItMoves, AsItIsCopied, AsItLoads, AsItSaves]
+
+
+def trained_after(drawn, module, driver=None, **named):
+    """Train bottoms that end in a module after so many numbers were drawn; return all its bits."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 4, generator=generator)
+    torch.manual_seed(5)
+    parties = [
+        Party(name, x[:, at : at + 2], nn.Sequential(nn.Linear(2, 2), module()))
+        for name, at in (("bank", 0), ("shop", 2))
+    ]
+    holder = LabelHolder("insurer", (x.sum(1) > 0).long(), nn.Linear(4, 2))
+    federation = Federation(parties, holder, range(20), range(30, 40), None, range(20, 30))
+    torch.rand(drawn)
+    best = EarlyStopping(patience=None)
+    training = Training(epochs=2, batch_size=10, seed=1, early_stopping=best)
+    run = federation.train(None, training, driver, report=False, **named)
+    states = [m.state_dict() for models in run.models.values() for m in models.values()]
+    losses = torch.tensor(run.history["train_loss"].to_list())
+    return torch.cat([losses, *(v.flatten() for state in states for v in state.values())])
+
+
+@pytest.mark.parametrize("module", ELSEWHERE, ids=lambda module: module.__name__)
+def test_a_run_is_the_same_whatever_was_drawn_before_and_wherever_its_models_draw(module, tmp_path):
+    """It hung on that where they draw as they are copied, moved or put into training."""
+    expected = trained_after(1, module)
+    assert torch.equal(trained_after(2, module), expected)
+    assert torch.equal(trained_after(3, module, Processes()), expected)
+    trained_after(4, module, out=tmp_path, stop_before=3)
+    assert torch.equal(trained_after(5, module, out=tmp_path, resume=True), expected)
+
+
+def test_two_parties_draw_otherwise_as_their_models_are_put_into_training():
+    x, labels = torch.ones(40, 2), torch.arange(40) % 2
+    parties = [Party(name, x, AsItIsTrained()) for name in ("bank", "shop")]
+    federation = Federation(parties, LabelHolder("insurer", labels, nn.Linear(4, 2)))
+    models = federation.train(training=Training(epochs=1, batch_size=20)).models
+    assert not torch.equal(models["bank"]["bottom"].kept, models["shop"]["bottom"].kept)
+
+
+def test_a_model_that_cannot_load_what_it_saves_is_told_before_training():
+    """It was when a run went on, or came back from its processes."""
+
+    class Refuses(nn.Linear):
+        def _load_from_state_dict(self, *given, **named):
+            raise ValueError("it takes nothing")
+
+    labels = torch.arange(8) % 2
+    parties = [Party("bank", torch.randn(8, 2), Refuses(2, 2))]
+    federation = Federation(parties, LabelHolder("shop", labels, nn.Linear(2, 2)))
+    why = "the bottom model of 'bank' cannot load what it saves: it takes nothing"
+    with pytest.raises(ConfigurationError, match=why):
+        federation.train()

@@ -22,20 +22,23 @@ from torch import nn
 from colonnade.batches import BatchPlan, pieces
 from colonnade.descriptions import content_of
 from colonnade.disclosures import Disclosure
+from colonnade.drawing import drawing_by
 from colonnade.effects import Purpose, Role
 from colonnade.errors import ConfigurationError
 from colonnade.evaluation import EvaluationPlan, HeldOut
+from colonnade.faults import blamed
 from colonnade.flows import FixedSize, Flow, Limits
 from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Link, Rows
 from colonnade.local_updates import LocalStep, LocalUpdates
 from colonnade.metrics import Metric
-from colonnade.models import Fusion, Learner
+from colonnade.models import Fusion, Learner, put_state, state_of
 from colonnade.organisations import LabelHolder, Loss, Party
 from colonnade.packages_told import packages_of
 from colonnade.privacy import Game
 from colonnade.stragglers import Stragglers
+from colonnade.streams import work_seed
 from colonnade.training import Training
 from colonnade.uplinks import Moment, Uplink
 
@@ -454,11 +457,26 @@ class Agreement:
         return hashed.hexdigest()
 
     def cast(self, seat: PartySeat | HolderSeat) -> PartyRole | HolderRole:
-        """Return the role of whoever is in ``seat``."""
-        exchange = self.method.exchange
-        if isinstance(seat, PartySeat):
-            return exchange.party(self, seat)
-        return exchange.label_holder(self, seat)
+        """Return the role of whoever is in ``seat``.
+
+        What models draw as they are copied, moved or put into training, they draw by the seed. Each
+        has loaded what it saves, as those have that go on from a checkpoint.
+
+        Raises
+        ------
+        ConfigurationError
+            If the role cannot be played with what is in the seat.
+        """
+        name, exchange = seat.own.name, self.method.exchange
+        with drawing_by(work_seed(self.training.seed, name, "casting", 0, 0)):
+            if isinstance(seat, PartySeat):
+                role: PartyRole | HolderRole = exchange.party(self, seat)
+            else:
+                role = exchange.label_holder(self, seat)
+            for part, module in modules_of(role).items():
+                with blamed(f"the {part} model of {name!r} cannot load what it saves"):
+                    put_state(module, state_of(module))
+        return role
 
     def fingerprint(self, seat: PartySeat | HolderSeat) -> str:
         """Return what a checkpoint of a role must share with one that goes on from it.

@@ -251,7 +251,6 @@ class TrainingTogether:
 
     noted_in = None  # but with its checkpoints
 
-    @drawing()
     def cast(self) -> PartyRole | HolderRole:
         """See ``Engagement``."""
         return self._agreement.cast(self._seat)

@@ -16,6 +16,7 @@ from colonnade.models.learner import (
     parameter_vector,
     put_parameters,
     put_state,
+    state_of,
     take,
     versions_of,
 )
@@ -81,6 +82,7 @@ __all__ = [
     "put_state",
     "shown",
     "sparse_parameters",
+    "state_of",
     "take",
     "terms_of",
     "tried",

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from colonnade.drawing import drawing
+from colonnade.drawing import drawing, drawing_by
 from colonnade.errors import ConfigurationError
 from colonnade.models.copies import copied
 from colonnade.models.draws import drawing_alike
@@ -29,10 +29,13 @@ __all__ = [
     "parameter_vector",
     "put_parameters",
     "put_state",
+    "state_of",
     "take",
     "unshared",
     "versions_of",
 ]
+
+_STATES = 0  # the seed of what is drawn whenever a state is saved or loaded
 
 Features: TypeAlias = Tensor | Mapping[str, Tensor]
 """Inputs of a bottom model, first axis the rows: a tensor, or several by name."""
@@ -110,6 +113,13 @@ class _Versioned(OrderedDict[str, Any]):
     _metadata: Mapping[str, Any]
 
 
+@drawing_by(_STATES)
+def state_of(module: nn.Module) -> dict[str, Any]:
+    """Return what a module saves."""
+    return dict(module.state_dict())
+
+
+@drawing_by(_STATES)
 def versions_of(module: nn.Module) -> dict[str, Any]:
     """Return by which version of its class each part of a module saves its state, by its name.
 
@@ -120,7 +130,7 @@ def versions_of(module: nn.Module) -> dict[str, Any]:
     return {part: its.get("version") for part, its in noted.items()}
 
 
-@drawing()
+@drawing_by(_STATES)
 def put_state(
     module: nn.Module, state: Mapping[str, Any], versions: Mapping[str, Any] | None = None
 ) -> None:
@@ -258,16 +268,16 @@ class Learner:
             with drawing_alike(seed):
                 self.scheduler.step()
 
-    @drawing()
+    @drawing_by(_STATES)
     def state_dict(self) -> dict[str, Any]:
         """Return parameters, buffers, and the state of optimiser and scheduler."""
         return {
-            "module": dict(self.module.state_dict()),
+            "module": state_of(self.module),
             "optimiser": self.optimiser.state_dict() if self.optimiser else {},
             "scheduler": self.scheduler.state_dict() if self.scheduler else {},
         }
 
-    @drawing()
+    @drawing_by(_STATES)
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what ``state_dict`` returned."""
         put_state(self.module, state["module"])

@@ -14,9 +14,8 @@ from collections.abc import Mapping, Sequence
 from enum import IntFlag
 from typing import Any
 
-from colonnade.drawing import drawing
 from colonnade.errors import RemoteProtocolError
-from colonnade.models import Learner, put_state
+from colonnade.models import Learner, put_state, state_of
 from colonnade.training import EarlyStopping
 
 __all__ = ["BestParts", "Judge", "Verdict", "decode_verdict", "encode_verdict"]
@@ -120,12 +119,9 @@ class BestParts:
         self._learners = learners
         self._kept: list[dict[str, Any]] = []
 
-    @drawing()
     def keep(self) -> None:
         """Copy the models as they are now."""
-        self._kept = [
-            copy.deepcopy(dict(learner.module.state_dict())) for learner in self._learners
-        ]
+        self._kept = [copy.deepcopy(state_of(learner.module)) for learner in self._learners]
 
     def put_back(self) -> None:
         """Give the models their best parameters again, if any were kept."""
