@@ -25,11 +25,14 @@ from colonnade.metrics import Metric
 from colonnade.training import EarlyStopping
 from toy_drawing import (
     AsItComputes,
+    AsItIsAsked,
     AsItIsCopied,
     AsItIsTrained,
     AsItLoads,
     AsItMoves,
     AsItSaves,
+    Loading,
+    Saving,
 )
 
 
@@ -56,16 +59,21 @@ def test_a_model_starts_alike_whatever_other_threads_try():
         other.join()
 
 
-def drops():
-    return nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.3))
+def fitted():
+    table, labels = pl.DataFrame(np.random.default_rng(3).normal(size=(80, 4))), np.arange(80) % 2
+    parties = {"bank": ["column_0", "column_1"], "shop": ["column_2", "column_3"]}
+    VerticalClassifier(parties=parties, dropout=0.2, epochs=1).fit(table, labels)
 
 
 CALLS = {
     "a federation": lambda federation, run: Federation(
-        federation.parties, federation.label_holder, range(30), range(30, 40)
+        federation.parties, federation.label_holder, range(20), range(30, 40), None, range(20, 30)
     ),
     "a plan": lambda federation, run: plan(federation, methods.svfl(), ONCE),
     "training": lambda federation, run: federation.train(None, ONCE, report=False),
+    "training into a folder": lambda federation, run: federation.train(
+        None, ONCE, out="another", report=False
+    ),
     "a resume": lambda federation, run: federation.train(
         None, ONCE, out="run", resume=True, report=False
     ),
@@ -74,17 +82,35 @@ CALLS = {
         {party.name: party.features for party in federation.parties}
     ),
     "an audit": lambda federation, run: audit(federation, methods.svfl(), ONCE),
+    "an export": lambda federation, run: run.export("parts"),
+    "an estimator": lambda federation, run: fitted(),
 }
-ONCE = Training(epochs=1, batch_size=10)
+ONCE = Training(epochs=1, batch_size=10, early_stopping=EarlyStopping(patience=None))
+DRAWERS = {
+    "as it computes": (partial(nn.Dropout, 0.3), torch.optim.SGD),
+    "as it is trained": (AsItIsTrained, torch.optim.SGD),
+    "as it moves": (AsItMoves, torch.optim.SGD),
+    "as it is copied": (AsItIsCopied, torch.optim.SGD),
+    "as it loads": (AsItLoads, Loading),
+    "as it saves": (AsItSaves, Saving),
+    "as it is asked": (partial(AsItIsAsked, 2, 2), torch.optim.SGD),
+}
 
 
+@pytest.mark.parametrize("drawer", DRAWERS)
 @pytest.mark.parametrize("call", CALLS)
-def test_what_a_user_draws_is_what_it_would_have_been(call, tmp_path, monkeypatch):
+def test_what_a_user_draws_is_what_it_would_have_been(call, drawer, tmp_path, monkeypatch):
     """Each call left torch's generator in one state: who simulated drew the same ever after."""
+    module, optimiser = DRAWERS[drawer]
+    how = {"optimiser": partial(optimiser, lr=0.1)}
     x = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
-    parties = [Party(name, x[:, at : at + 2], drops()) for name, at in (("bank", 0), ("shop", 2))]
-    holder = LabelHolder("insurer", (x.sum(1) > 0).long(), nn.Linear(4, 2))
-    federation = Federation(parties, holder, range(30), range(30, 40))
+    parties = [
+        Party(name, x[:, at : at + 2], nn.Sequential(nn.Linear(2, 2), module()), **how)
+        for name, at in (("bank", 0), ("shop", 2))
+    ]
+    top = AsItIsAsked(4, 2) if drawer == "as it is asked" else nn.Linear(4, 2)
+    holder = LabelHolder("insurer", (x.sum(1) > 0).long(), top, **how)
+    federation = Federation(parties, holder, range(20), range(30, 40), None, range(20, 30))
     monkeypatch.chdir(tmp_path)
     run = federation.train(None, ONCE, report=False, out="run", stop_before=2)
     torch.manual_seed(1)
@@ -333,6 +359,17 @@ def test_two_parties_draw_otherwise_as_their_models_are_put_into_training():
     federation = Federation(parties, LabelHolder("insurer", labels, nn.Linear(4, 2)))
     models = federation.train(training=Training(epochs=1, batch_size=20)).models
     assert not torch.equal(models["bank"]["bottom"].kept, models["shop"]["bottom"].kept)
+
+
+@pytest.mark.parametrize("module", [AsItIsTrained, AsItMoves])
+def test_a_prediction_is_the_same_whatever_was_drawn_before(module):
+    x, labels = torch.ones(40, 2), torch.arange(40) % 2
+    bank = Party("bank", x, nn.Sequential(nn.Linear(2, 2), module()))
+    once = Training(epochs=1, batch_size=20)
+    run = Federation([bank], LabelHolder("shop", labels, nn.Linear(2, 2))).train(training=once)
+    expected = run.predict({"bank": x}).scores
+    torch.rand(1)
+    assert torch.equal(run.predict({"bank": x}).scores, expected)
 
 
 def test_a_model_that_cannot_load_what_it_saves_is_told_before_training():

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from colonnade import defaults
 from colonnade.checks import embedding_width
-from colonnade.drawing import drawing
+from colonnade.drawing import drawing, drawing_apart
 from colonnade.errors import ColonnadeError, ConfigurationError
 from colonnade.faults import of_the_disk
 from colonnade.federation import Federation
@@ -490,7 +490,7 @@ class Blueprint:
     seed: int = 0
 
 
-@drawing()
+@drawing_apart()
 def assemble(data: VerticalData, blueprint: Blueprint) -> Federation:
     """Return the federation that the blueprint describes, over the data.
 

@@ -25,10 +25,10 @@ from torch import Tensor, nn
 
 from colonnade import __version__
 from colonnade.checkpoints import decode_state, encode_state
-from colonnade.drawing import drawing
+from colonnade.drawing import drawing_apart
 from colonnade.errors import CheckpointError, ConfigurationError, DataError
 from colonnade.faults import explained, of_the_disk, unread_or_damaged
-from colonnade.models import Features, copied, put_state, versions_of
+from colonnade.models import Features, copied, put_state, state_of, versions_of
 from colonnade.ordinary import NOT_ORDINARY
 from colonnade.outputs import (
     CONFIGURATION,
@@ -154,7 +154,7 @@ class Part:
         return module
 
 
-@drawing()
+@drawing_apart()
 def export_part(
     folder: Path,
     organisation: str,
@@ -433,7 +433,7 @@ def _as_tensors(module: nn.Module) -> tuple[dict[str, Tensor], list[str]]:
     """Return what a module saves of itself as plain tensors, and of which that is an encoding."""
     state: dict[str, Tensor] = {}
     encoded = []
-    for key, value in module.state_dict().items():
+    for key, value in state_of(module).items():
         if isinstance(value, Tensor) and value.layout is torch.strided:
             # A copy: safetensors refuses tensors that share memory, as tied weights do.
             state[key] = value.detach().cpu().clone().contiguous()

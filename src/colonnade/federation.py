@@ -332,6 +332,7 @@ class Federation:
         own = self.label_holder.as_party()
         return [*self.parties, *([own] if own else [])]
 
+    @drawing_apart()
     def agreement(self, method: Method, training: Training) -> Agreement:
         """Return all that the organisations would share in training by ``method``."""
         holder = self.label_holder

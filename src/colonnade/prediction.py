@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from colonnade.annotated import is_whole
 from colonnade.batches import pieces
 from colonnade.checks import check_features, embedding_width
-from colonnade.drawing import drawing
+from colonnade.drawing import drawing_by
 from colonnade.drivers import Assignment, Driver, Simulate, checked_driver
 from colonnade.effects import Role
 from colonnade.errors import ConfigurationError, DataError
@@ -31,6 +31,7 @@ from colonnade.predictions_told import disclosed_together, without_budget
 from colonnade.roles import PredictLabelHolder, PredictParty
 from colonnade.secure import Secrets
 from colonnade.stragglers import Wait
+from colonnade.streams import work_seed
 from colonnade.tables.fitted import FittedTransformer
 from colonnade.tables.in_order import check_ids_in_order, check_indices_in_order
 from colonnade.tables.table import Table, keyed_tables
@@ -251,7 +252,7 @@ class Predictor:
         self._check_without(without)
         fusion = completed(self.fusion, constants_of(without, self.widths, self.means))
         self.uplink.check(fusion, Wait())
-        with drawing():
+        with drawing_by(work_seed(self.seed, self.label_holder, "prediction", 0, 0)):
             features = self._features(tables, without)
             rows = self._rows(features)
             new = HeldOut("new", pieces(np.arange(rows, dtype=np.int64), rows_per_message))

@@ -12,6 +12,7 @@ import polars as pl
 from torch import nn
 
 from colonnade.annotated import check_kind
+from colonnade.drawing import drawing_apart
 from colonnade.drivers import Driver, RunRecord
 from colonnade.errors import ConfigurationError
 from colonnade.export import check_no_runs_parts, export_part, form_of, write_mean
@@ -222,6 +223,7 @@ class Run:
             check_no_runs_parts(path / own)
         self.write_parts(path, programs=programs)
 
+    @drawing_apart()
     def write_parts(self, folder: Path, *, programs: bool = False) -> None:
         """Write what ``export`` does, also where the run keeps its own."""
         if self.predictor is None:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from colonnade.drawing import drawing_apart
 from colonnade.federation import Federation
 from colonnade.links import Delivery, Link, LinkReceiver, LinkSender, Rows
 from colonnade.metrics import Metric
@@ -71,6 +72,7 @@ def _zero(scores: Tensor, targets: Tensor) -> float:
     return 0.0
 
 
+@drawing_apart()
 def hollow_federation(federation: Federation) -> Federation:
     """Return a federation that sends as much, and learns nothing."""
     nothing = torch.zeros(1, 1).expand(federation.rows, 1)
