@@ -58,6 +58,7 @@ from colonnade.errors import (
     OutOfRange,
     RemoteProtocolError,
     Unmeasurable,
+    Unwritten,
 )
 from colonnade.export import MEAN_FILE, load_part
 from colonnade.ledger import Ledger
@@ -118,6 +119,24 @@ def test_a_run_is_the_simulators(tmp_path, method):
     assert not any("tells that it sent" in warning for warning in run.summary["warnings"])
     for key in ("metric", "best", "rounds", "bytes_up", "bytes_down", "privacy_loss"):
         assert run.summary[key] == expected.summary[key]
+
+
+def test_what_takes_the_place_of_parts_at_a_site_is_told_with_what_is_safe(tmp_path, monkeypatch):
+    config, job, sites = prepared(tmp_path)
+    conclude = TrainingTogether.conclude
+
+    def taken(engagement, *came):
+        (sites["bank"].runs / "first" / "parts").touch()
+        conclude(engagement, *came)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingTogether, "conclude", taken)
+        error = play(job, sites, Mesh())["bank"]
+    assert isinstance(error, Unwritten)
+    assert re.search(r"something else is in its place\. The .* is whole: .* submit the", str(error))
+    (sites["bank"].runs / "first" / "parts").unlink()
+    assert play(job, sites, Mesh()) == {}
+    same_as(config, sites)
 
 
 def let_bottoms_end(monkeypatch, module):

@@ -162,7 +162,8 @@ def test_no_room_for_a_picture_or_the_page(tmp_path, whole, size, monkeypatch):
                 (limit(size), finish(self, run)) if size == 1 else (finish(self, run), limit(size))
             ),
         )
-        with pytest.raises(Unwritten, match=r"File too large; .* checkpoint before round 9 is"):
+        safe = "checkpoint before round 9 is" if size == 1 else "The run itself is whole: when that"
+        with pytest.raises(Unwritten, match=rf"File too large; .* {safe}"):
             federation().train(training=TRAINING, out=out)
     assert not list(out.glob("*writing*"))
     again = federation().train(training=TRAINING, out=out, resume=True)
@@ -211,6 +212,49 @@ def test_a_folder_that_vanishes(tmp_path, driver, instead, round):
             report=False,
         )
     assert out.is_file() if instead else not out.exists()
+
+
+IN_THE_WAY = {  # what takes the place of which, what is told of it, and what is safe then
+    "parts": ("a file", "File exists; something else is in its place", "checkpoint before round 9"),
+    "parts/bank": ("a file", "File exists; something else is in", "checkpoint before round 9"),
+    "parts/bank/part.json": ("a folder", "is a folder, where a file", "checkpoint before round 9"),
+    "history.csv": ("a folder", "something else is in its place", "checkpoint before round 9"),
+    "run.png": ("a folder", "is a folder, where a file would be; move it", "run itself"),
+    "report.html": ("a folder", "is a folder, where a file would be; move it", "run itself"),
+}
+
+
+@pytest.mark.parametrize("name", IN_THE_WAY)
+def test_what_takes_the_place_of_results_meanwhile_is_no_mistake_of_the_users(
+    tmp_path, whole, name
+):
+    """Some was told as what the user had named, with nothing of what is safe."""
+    out = tmp_path / "run"
+    kind, why, safe = IN_THE_WAY[name]
+
+    def take():
+        (out / name).parent.mkdir(exist_ok=True, parents=True)
+        (out / name).touch() if kind == "a file" else (out / name).mkdir()
+
+    with pytest.raises(Unwritten, match=rf"{why}.*{safe} is whole: when that is mended, resume"):
+        federation().train(training=TRAINING, out=out, watcher=at(5, take))
+    assert (safe == "run itself") == (out / "summary.json").exists()
+    shutil.rmtree(out / name, ignore_errors=True)
+    (out / name).unlink(missing_ok=True)
+    again = federation().train(training=TRAINING, out=out, resume=True)
+    assert bits(again) == whole
+    assert load_run(out).summary["completed"]
+    assert (out / "report.html").is_file()
+
+
+def test_a_page_of_a_run_that_was_interrupted_is_not_told_as_of_a_whole_one(tmp_path):
+    with pytest.raises(Unwritten, match=r"run\.png .* The checkpoint before round 7 is whole"):
+        federation().train(
+            training=TRAINING,
+            out=tmp_path,
+            watcher=at(5, (tmp_path / "run.png").mkdir),
+            stop_before=7,
+        )
 
 
 def test_a_folder_that_vanishes_as_the_last_files_are_written(tmp_path, monkeypatch):
@@ -362,6 +406,28 @@ def test_a_full_disk_ends_the_command_with_3_and_it_goes_on(command, monkeypatch
         "error: both/comparison.html cannot be written: File too large; allow larger files"
     )
     assert command("compare", "out", "--out", "both", "--quiet") == (0, "")
+
+
+def test_what_takes_the_place_of_the_page_meanwhile_ends_the_command_with_3(command, monkeypatch):
+    train = Federation.train
+
+    def taken(self, *given, out, **named):
+        return train(self, *given, out=out, **(named | {"watcher": at_begin(out)}))
+
+    def at_begin(out):
+        return Watcher(on_begin=lambda *_: (out / "report.html").mkdir())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Federation, "train", taken)
+        code, err = command("run", "run.yaml", "--out", "out", "--quiet")
+    assert code == 3
+    assert err == (
+        "error: out/report.html is a folder, where a file would be; move it away, or choose "
+        "another name. The run itself is whole: when that is mended, resume the run (--resume), "
+        "and the rest is written"
+    )
+    Path("out/report.html").rmdir()
+    assert command("run", "run.yaml", "--out", "out", "--quiet", "--resume") == (0, "")
 
 
 def test_a_full_disk_leaves_no_half_of_a_job_and_the_one_before_whole(command, tmp_path):

@@ -124,7 +124,7 @@ def test_what_colonnade_wrote_may_be_written_over(tmp_path):
     check_output(path, table("a,b"))
     with pytest.raises(ConfigurationError, match=REFUSED):
         check_output(path, table("a,c"))
-    with pytest.raises(ConfigurationError, match="is a folder; name a file in it"):
+    with pytest.raises(ConfigurationError, match="is a folder, where a file would be; move it"):
         check_output(tmp_path, PAGE)
 
 

@@ -303,6 +303,7 @@ class Federation:
             told = config or description
             run = self._run(method, agreement, driver, clocks, roles, record, told, folder, notes)
             if folder is not None:
+                kept.enter_context(folder.results())
                 run.write_parts(folder.parts)
                 folder.finish(run)
             if folder is not None and report:

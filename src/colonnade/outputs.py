@@ -176,7 +176,9 @@ def _check_file(path: Path, kind: Kind) -> None:
     """Raise as ``check_output``, of a file in a folder that can be written."""
     _check_name(path)
     if path.is_dir():
-        raise ConfigurationError(f"{path} is a folder; name a file in it")
+        raise ConfigurationError(
+            f"{path} is a folder, where a file would be; move it away, or choose another name"
+        )
     if not path.exists():
         return
     if not path.is_file():  # a pipe would be waited for

@@ -74,6 +74,7 @@ class RunFolder:
         again: str = "resume the run (--resume)",
     ) -> None:
         self.path, self._elsewhere, self._again = path, elsewhere, again
+        self._is_whole = False  # all of a run that came to its end is written but what shows it
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -250,6 +251,7 @@ class RunFolder:
         file = self.path / "config.yaml"
         with explained(file):
             file.stat()  # a folder that was removed is there again, without it
+        self._is_whole = run.summary["completed"]
 
     def keep(self, ledger: Ledger) -> None:
         """Write what one organisation has sent, where the whole run is known to nobody here.
@@ -261,6 +263,17 @@ class RunFolder:
         """
         with explained(self.path / "ledger.csv"), replacing(self.path / "ledger.csv") as partial:
             ledger.write_csv(partial)
+
+    @contextmanager
+    def results(self) -> Iterator[None]:
+        """Turn into an ``Unwritten`` that something took the place of results while a run lasted.
+
+        As it began the places were free, so nobody has named wrong ones.
+        """
+        try:
+            yield
+        except ConfigurationError as error:
+            raise Unwritten(str(error)) from error
 
     @contextmanager
     def safeguarded(self, store: CheckpointStore) -> Iterator[None]:
@@ -278,6 +291,11 @@ class RunFolder:
             return str(error)
         except (OSError, ColonnadeError):
             return f"What of the run is left cannot be seen now: when that is mended, {self._again}"
+        if checkpoint is not None and self._is_whole:
+            return (
+                f"The run itself is whole: when that is mended, {self._again}, and the rest is "
+                "written"
+            )
         if checkpoint is not None:
             return (
                 f"The checkpoint before round {checkpoint.round} is whole: when that is mended, "

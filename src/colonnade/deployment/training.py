@@ -262,8 +262,9 @@ class TrainingTogether:
         if record is None:
             told = {"method": self._method.name, "versions": VERSIONS, "training": self._training}
             own = Run(told, pl.DataFrame(), ledger, models, None, self._told, predictor=predictor)
-            own.write_parts(folder.parts)
-            folder.keep(ledger)
+            with folder.results():
+                own.write_parts(folder.parts)
+                folder.keep(ledger)
             return
         part = self.part
         circumstances = Circumstances(
@@ -294,10 +295,11 @@ class TrainingTogether:
         )
         from colonnade.reports import draw_run, write_page  # only here: parties draw nothing
 
-        run.write_parts(folder.parts)
-        folder.finish(run)
-        draw_run(run, folder.path / "run.png")
-        write_page(run, folder.path / "report.html")
+        with folder.results():
+            run.write_parts(folder.parts)
+            folder.finish(run)
+            draw_run(run, folder.path / "run.png")
+            write_page(run, folder.path / "report.html")
 
     @property
     def _told(self) -> dict[str, Any]:
