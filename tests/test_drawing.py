@@ -22,6 +22,7 @@ from colonnade.effects import Work
 from colonnade.errors import ConfigurationError
 from colonnade.estimators import VerticalClassifier
 from colonnade.metrics import Metric
+from colonnade.models import Sum
 from colonnade.training import EarlyStopping
 from toy_drawing import (
     AsItComputes,
@@ -351,6 +352,21 @@ def test_a_run_is_the_same_whatever_was_drawn_before_and_wherever_its_models_dra
     assert torch.equal(trained_after(3, module, Processes()), expected)
     trained_after(4, module, out=tmp_path, stop_before=3)
     assert torch.equal(trained_after(5, module, out=tmp_path, resume=True), expected)
+
+
+def test_a_shared_top_that_draws_as_it_loads_goes_on_to_the_same_bits(tmp_path):
+    """Parties' copies had loaded nothing before a run went on."""
+    x, labels = torch.randn(40, 4), torch.arange(40) % 2
+    parties = [
+        Party(name, x[:, at : at + 2], nn.Linear(2, 2)) for name, at in (("bank", 0), ("clinic", 2))
+    ]
+    top = nn.Sequential(nn.Linear(2, 2), AsItLoads())
+    federation = Federation(parties, LabelHolder("shop", labels, top))
+    method = methods.fedbcd(2, fusion=Sum(), labels="shared")
+    train = partial(federation.train, method, Training(epochs=2, batch_size=10), report=False)
+    train(out=tmp_path, stop_before=5)
+    rest, whole = train(out=tmp_path, resume=True), train()
+    assert rest.history.drop("seconds").equals(whole.history.drop("seconds"))
 
 
 def test_two_parties_draw_otherwise_as_their_models_are_put_into_training():

@@ -247,6 +247,25 @@ def test_what_takes_the_place_of_results_meanwhile_is_no_mistake_of_the_users(
     assert (out / "report.html").is_file()
 
 
+@pytest.mark.parametrize("other", ["a folder", "a file"])
+def test_a_run_whose_configuration_was_replaced_meanwhile_is_not_told_as_written(
+    tmp_path, whole, other
+):
+    """It came to its end without a word, and nobody could read it."""
+    file = tmp_path / "config.yaml"
+
+    def take():
+        file.unlink()
+        file.mkdir() if other == "a folder" else file.write_text("another: one\n")
+
+    why = r"config\.yaml is not this run's any more.*checkpoint before round 9 is whole"
+    with pytest.raises(Unwritten, match=why):
+        federation().train(training=TRAINING, out=tmp_path, watcher=at(5, take))
+    file.rmdir() if other == "a folder" else file.unlink()
+    assert bits(federation().train(training=TRAINING, out=tmp_path, resume=True)) == whole
+    assert load_run(tmp_path).summary["completed"]
+
+
 def test_a_page_of_a_run_that_was_interrupted_is_not_told_as_of_a_whole_one(tmp_path):
     with pytest.raises(Unwritten, match=r"run\.png .* The checkpoint before round 7 is whole"):
         federation().train(

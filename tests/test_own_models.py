@@ -1449,6 +1449,120 @@ def test_an_optimiser_with_foreign_parameters_besides_is_told_of():
     assert all("has parameters besides that no step trains" in each for each in told)
 
 
+class Master(torch.optim.SGD):
+    """An optimiser of copies in double precision, as mixed precision has them."""
+
+    def __init__(self, parameters):
+        self.handed = list(parameters)
+        super().__init__([nn.Parameter(p.detach().double()) for p in self.handed], lr=0.1)
+
+    def step(self, closure=None):
+        copies = self.param_groups[0]["params"]
+        for own, handed in zip(copies, self.handed, strict=True):
+            own.grad = handed.grad.double()
+        super().step(closure)
+        for own, handed in zip(copies, self.handed, strict=True):
+            handed.data.copy_(own.data)
+
+    def zero_grad(self, set_to_none=True):
+        for handed in self.handed:
+            handed.grad = None
+
+
+class Halves:
+    """A scheduler of somebody's own, which says of no optimiser that it is of it."""
+
+    optimizer = None
+
+    def __init__(self, optimiser):
+        self.of = optimiser
+
+    def step(self):
+        self.of.param_groups[0]["lr"] /= 2
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+@pytest.mark.parametrize(
+    "how", [{"optimiser": Master}, {"scheduler": Halves}], ids=["copies", "a scheduler"]
+)
+def test_what_changes_what_it_was_handed_in_a_way_of_its_own_trains(how):
+    x, labels = torch.randn(40, 2), torch.arange(40) % 2
+    bank = Party("bank", x, nn.Linear(2, 2), **how)
+    f = Federation([bank], LabelHolder("shop", labels, nn.Linear(2, 2)))
+    run = f.train(training=TRAINING)
+    assert not torch.equal(run.models["bank"]["bottom"].weight, bank.bottom.weight)
+    assert not [each for each in run.summary["warnings"] if "besides that no step" in each]
+
+
+class Exchanges(nn.Linear):
+    """Has other parameters whenever it loads."""
+
+    def load_state_dict(self, state, strict=True, assign=False):
+        return super().load_state_dict(state, strict, assign=True)
+
+
+class Saves(nn.Linear):
+    def get_extra_state(self):
+        raise RuntimeError("not now")
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        (Exchanges, "has other parameters once it has loaded what it saves, and no optimiser"),
+        (Saves, "cannot be saved: not now"),
+    ],
+)
+def test_a_model_that_nothing_could_train_or_keep_is_told_before_training(module, why):
+    """The first was never trained, and its history looked as if it was."""
+    with pytest.raises(ConfigurationError, match=f"the bottom model of 'bank' {why}"):
+        trained_by(module)
+
+
+def trained_by(module):
+    """Train a small bottom, and return what is warned of."""
+    x, labels = torch.randn(40, 2), torch.arange(40) % 2
+    holder = LabelHolder("shop", labels, nn.Linear(2, 2))
+    run = Federation([Party("bank", x, module(2, 2))], holder).train(training=TRAINING)
+    return run.summary["warnings"]
+
+
+class Adapter(nn.Linear):
+    """Saves a part of what it trains."""
+
+    def __init__(self, *shape):
+        super().__init__(*shape)
+        self.scale = nn.Parameter(torch.ones(2))
+
+    def forward(self, x):
+        return super().forward(x) * self.scale
+
+    def state_dict(self, *given, **named):
+        return {"scale": self.scale.detach()}
+
+    def load_state_dict(self, state, strict=True, assign=False):
+        return super().load_state_dict(state, False, assign)
+
+
+def frozen_but_for_its_scale(*shape):
+    made = Adapter(*shape)
+    made.weight.requires_grad_(False)
+    made.bias.requires_grad_(False)
+    return made
+
+
+def test_what_a_model_trains_and_does_not_save_is_told():
+    """It was as it was handed over after a resume, and in a model that a process gave back."""
+    told = "trains what it does not save (weight, bias)"
+    assert any(told in each for each in trained_by(Adapter))
+    assert not any("does not save" in each for each in trained_by(frozen_but_for_its_scale))
+
+
 def clipped(parameters):
     parameters = list(parameters)
     optimiser = torch.optim.SGD(parameters)

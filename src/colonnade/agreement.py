@@ -82,6 +82,11 @@ def learners_of(role: PartyRole | HolderRole) -> dict[str, Learner]:
     return {part: learner for part, learner in parts.items() if learner is not None}
 
 
+def _trained(module: nn.Module) -> list[int]:
+    """Return which parameters an optimiser is handed."""
+    return [id(p) for p in module.parameters() if p.requires_grad]
+
+
 def modules_of(role: PartyRole | HolderRole) -> dict[str, nn.Module]:
     """Return the modules of the models that a role trains."""
     return {part: learner.module for part, learner in learners_of(role).items()}
@@ -474,8 +479,14 @@ class Agreement:
             else:
                 role = exchange.label_holder(self, seat)
             for part, module in modules_of(role).items():
-                with blamed(f"the {part} model of {name!r} cannot load what it saves"):
+                whose, trained = f"the {part} model of {name!r}", _trained(module)
+                with blamed(f"{whose} cannot load what it saves"):
                     put_state(module, state_of(module))
+                if _trained(module) != trained:
+                    raise ConfigurationError(
+                        f"{whose} has other parameters once it has loaded what it saves, and no "
+                        "optimiser would train them: let it copy values into those that it has"
+                    )
         return role
 
     def fingerprint(self, seat: PartySeat | HolderSeat) -> str:

@@ -31,7 +31,7 @@ __all__ = [
 
 
 def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:
-    """Return what a model changes as it computes that no checkpoint and no other process has.
+    """Return what a model changes, as it computes or is trained, that no checkpoint has.
 
     Parameters
     ----------
@@ -53,15 +53,21 @@ def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:
     "the top model of 'bank' changes what it does not save when it computes (calls)"
     """
     own = copied(module).cpu()
+    notes = []
+    if trained := _trained_and_unsaved(own):
+        notes.append(
+            f"{whose} trains what it does not save ({', '.join(trained)}): a run that goes on from "
+            "a checkpoint, and models that come back from another process, have it as it was "
+            "handed over; save it, or freeze it by requires_grad_(False)"
+        )
     put_into_training(own)
     before, draws = unsaved(own), (random.getstate(), content_of(np.random.get_state()))
     try:
         with torch.enable_grad():
             own(inputs)
     except Exception:  # it may take no such batch in training; others tell
-        return []
+        return notes
     after = unsaved(own)
-    notes = []
     if changed := [name for name in before | after if before.get(name) != after.get(name)]:
         notes.append(
             f"{whose} changes what it does not save when it computes ({', '.join(changed)}): where "
@@ -74,6 +80,18 @@ def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:
             "draw from torch's, or no run repeats"
         )
     return notes
+
+
+def _trained_and_unsaved(module: nn.Module) -> list[str]:
+    """Return the parameters that are trained, and are not in what a module saves."""
+    saved = module.state_dict()
+    tensors = (value for value in saved.values() if isinstance(value, torch.Tensor))
+    there = {each.data_ptr() for each in tensors if each.layout is torch.strided}
+    return [
+        name
+        for name, p in module.named_parameters()
+        if p.requires_grad and name not in saved and p.data_ptr() not in there  # under another name
+    ]
 
 
 def notes_of_mode(whose: str, module: nn.Module) -> list[str]:
@@ -158,10 +176,11 @@ def notes_of_optimiser(name: str, module: nn.Module, optimiser: OptimiserFactory
 
 
 def _has_others(learner: Learner) -> bool:
-    """Return whether an optimiser has parameters that are not of the learner's module."""
+    """Return whether an optimiser has parameters beside those of the learner's module."""
     own = {id(p) for p in learner.module.parameters()}
     groups = [] if learner.optimiser is None else learner.optimiser.param_groups
-    return any(id(p) not in own for group in groups for p in group["params"])
+    are_own = {id(p) in own for group in groups for p in group["params"]}
+    return are_own == {True, False}
 
 
 _SAVED = {"state", "param_groups"}

@@ -74,6 +74,7 @@ class RunFolder:
         again: str = "resume the run (--resume)",
     ) -> None:
         self.path, self._elsewhere, self._again = path, elsewhere, again
+        self._said = ""  # what config.yaml says
         self._is_whole = False  # all of a run that came to its end is written but what shows it
 
     @contextmanager
@@ -152,7 +153,7 @@ class RunFolder:
                 f"resume it, or {self._elsewhere}"
             )
         said = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
-        text = f"# {SIGNATURE}: all that decides the run.\n{said}"
+        text = self._said = f"# {SIGNATURE}: all that decides the run.\n{said}"
         is_said = self._says(text)
         self._check_kinds()
         if there and not known:
@@ -251,6 +252,8 @@ class RunFolder:
         file = self.path / "config.yaml"
         with explained(file):
             file.stat()  # a folder that was removed is there again, without it
+        if self._said and not self._says(self._said):
+            raise Unwritten(f"{file} is not this run's any more: put it back")
         self._is_whole = run.summary["completed"]
 
     def keep(self, ledger: Ledger) -> None:

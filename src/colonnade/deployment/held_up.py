@@ -46,11 +46,11 @@ def guard_connections() -> None:
 @contextmanager
 def speaking_for(whose: str) -> Iterator[None]:
     """Let what this thread sends meanwhile take room, on each line, that is this sender's."""
-    _speaking.whose = whose
+    before, _speaking.whose = getattr(_speaking, "whose", ""), whose
     try:
         yield
     finally:
-        del _speaking.whose
+        _speaking.whose = before
 
 
 class Line:

@@ -18,7 +18,7 @@ from colonnade.errors import ConfigurationError
 from colonnade.faults import blamed, of_the_disk
 from colonnade.models.gradients import check_gradients, sparse_parameters
 from colonnade.models.learner import Learner, OptimiserFactory, SchedulerFactory, unshared
-from colonnade.models.trial import made
+from colonnade.models.trial import has_some, made, useless
 from colonnade.quiet import warning_otherwise
 from colonnade.telling import first_line
 
@@ -52,7 +52,7 @@ def check_optimiser(
     Raises
     ------
     ConfigurationError
-        If one cannot be made, or cannot take a step.
+        If one cannot be made, cannot take a step, or does nothing to what it was handed.
     Unwritten
         If the disk does not take what one writes.
 
@@ -66,6 +66,8 @@ def check_optimiser(
     if not _trained(module):
         return
     learner = _small(owner, module, optimiser, device)
+    small = [*learner.module.parameters()]
+    before = [p.detach().clone() for p in small]
     check_gradients(owner, module, optimiser)
     with drawing(), warning_otherwise():  # what it warns of, it warns of in training
         warnings.simplefilter("ignore")
@@ -73,6 +75,12 @@ def check_optimiser(
             learner.scheduler = made("scheduler", owner, scheduler, learner.optimiser)
         _take_steps(owner, learner, module)
         _advance(owner, learner)
+    if not has_some(learner.optimiser, small) and all(map(torch.equal, before, small)):
+        raise useless(
+            *("optimiser", owner, learner.optimiser),
+            "has in its param_groups none of the parameters that it was handed, those of the copy "
+            "of the model that is trained",
+        )
 
 
 def check_schedule(

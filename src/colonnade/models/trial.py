@@ -21,16 +21,20 @@ from colonnade.models.copies import copied
 from colonnade.models.modes import evaluating, put_into_training
 from colonnade.telling import class_of, first_line
 
-__all__ = ["check_module", "check_one_row", "check_steady", "made", "shown", "tried"]
+__all__ = [
+    "check_module",
+    "check_one_row",
+    "check_steady",
+    "has_some",
+    "made",
+    "shown",
+    "tried",
+    "useless",
+]
 
 _EXAMPLES = {
     "optimiser": "partial(torch.optim.Adam, lr=1e-3)",
     "scheduler": "partial(torch.optim.lr_scheduler.StepLR, step_size=10)",
-}
-_FOREIGN = {
-    "optimiser": "has in its param_groups none of the parameters that it was handed, those of the "
-    "copy of the model that is trained",
-    "scheduler": "is of another optimiser than it was handed, and changes no rate of that one",
 }
 
 
@@ -92,7 +96,8 @@ def check_steady(whose: str, module: nn.Module, inputs: Any) -> None:
     colonnade.errors.ConfigurationError: the bottom model of 'bank' makes or resizes what it saves when it computes (mask): make it before, or register_buffer it with persistent=False
     """  # noqa: E501 - a message is one line
     own = copied(module).cpu()
-    before = _shapes(own)
+    with blamed(f"{whose} cannot be saved"):
+        before = _shapes(own)
     for put in (put_into_training, nn.Module.eval):
         put(own)
         try:
@@ -167,15 +172,27 @@ def made(what: str, owner: str, factory: Callable[[Any], Any], of: Any) -> Any:
         result = factory(of)
     if isinstance(result, type) or not callable(getattr(result, "step", None)):
         raise ConfigurationError(f"the {what} of {owner!r} is {shown(result)}; {remedy}")
-    if not (_has_some(result, of) if what == "optimiser" else _goes_with(result, of)):
-        raise ConfigurationError(
-            f"the {what} {type(result).__name__} of {owner!r} {_FOREIGN[what]}: use what is handed "
-            f"over, as {_EXAMPLES[what]} does"
+    if what == "optimiser" and not hasattr(result, "param_groups"):
+        raise useless(
+            what, owner, result, "has no param_groups, so none of the parameters that it was handed"
+        )
+    if what == "scheduler" and not _goes_with(result, of):
+        raise useless(
+            *(what, owner, result),
+            "is of another optimiser than it was handed, and changes no rate of that one",
         )
     return result
 
 
-def _has_some(optimiser: object, parameters: Iterable[nn.Parameter]) -> bool:
+def useless(what: str, owner: str, it: object, why: str) -> ConfigurationError:
+    """Return the error of an optimiser or scheduler that does nothing to what it was handed."""
+    return ConfigurationError(
+        f"the {what} {type(it).__name__} of {owner!r} {why}: use what is handed over, as "
+        f"{_EXAMPLES[what]} does"
+    )
+
+
+def has_some(optimiser: object, parameters: Iterable[nn.Parameter]) -> bool:
     """Return whether an optimiser has some of these parameters: who wants may leave others out."""
     handed = {id(p) for p in parameters}
     return any(id(p) in handed for group in _groups(optimiser) for p in group["params"])
@@ -183,8 +200,10 @@ def _has_some(optimiser: object, parameters: Iterable[nn.Parameter]) -> bool:
 
 def _goes_with(scheduler: object, optimiser: object) -> bool:
     """Return whether a scheduler is of an optimiser, or of one within it; of some nobody knows."""
-    its = getattr(scheduler, "optimizer", optimiser)
-    return its is optimiser or any(own is one for own in _groups(its) for one in _groups(optimiser))
+    its = getattr(scheduler, "optimizer", None)
+    if its is None or its is optimiser:
+        return True
+    return any(own is one for own in _groups(its) for one in _groups(optimiser))
 
 
 def _groups(optimiser: object) -> Iterable[Any]:

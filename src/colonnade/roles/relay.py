@@ -27,8 +27,17 @@ from torch import Tensor
 
 from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
 from colonnade.effects import Expect, Receive, Send, Work
+from colonnade.faults import blamed
 from colonnade.links import Link, Rows
-from colonnade.models import Learner, copied, parameter_vector, put_parameters, take
+from colonnade.models import (
+    Learner,
+    copied,
+    parameter_vector,
+    put_parameters,
+    put_state,
+    state_of,
+    take,
+)
 from colonnade.organisations import copied_loss
 from colonnade.roles.blame import attributed, large_from, largest_embedding
 from colonnade.roles.relayed_embeddings import EmbeddingsReceiver, EmbeddingsSender, FuseOwn
@@ -73,6 +82,8 @@ class RelayParty(TrainingParty):
         # Only the label holder trains it.
         self._top = Learner(copied(shared.top), device=seat.own.device)
         self._top.module.requires_grad_(False)
+        with blamed(f"the top model of {self._label_holder!r} cannot load what it saves"):
+            put_state(self._top.module, state_of(self._top.module))  # as one that goes on has
         self._fused: Callable[[], Tensor] | None = None  # what the others sent last, for errors
         self._top_link = top.receiver(1, agreement.parameters, f"parties/{self.name}/top")
         self._others = others
