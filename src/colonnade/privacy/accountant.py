@@ -215,7 +215,8 @@ class Spending:
                 return None
             whole = losses if whole is None else whole.compose(losses)
         assert whole is not None
-        epsilon = float(whole.get_epsilon_for_delta(delta - rounding))
+        with np.errstate(over="ignore"):  # where a mass is next to nothing
+            epsilon = float(whole.get_epsilon_for_delta(delta - rounding))
         return epsilon if isfinite(epsilon) else None
 
 
