@@ -26,14 +26,13 @@ from colonnade.drawing import drawing_by
 from colonnade.effects import Purpose, Role
 from colonnade.errors import ConfigurationError
 from colonnade.evaluation import EvaluationPlan, HeldOut
-from colonnade.faults import blamed
 from colonnade.flows import FixedSize, Flow, Limits
 from colonnade.labelling import LabelForm
 from colonnade.layout import Layout
 from colonnade.links import Link, Rows
 from colonnade.local_updates import LocalStep, LocalUpdates
 from colonnade.metrics import Metric
-from colonnade.models import Fusion, Learner, put_state, state_of
+from colonnade.models import Fusion, Learner, load_own_state
 from colonnade.organisations import LabelHolder, Loss, Party
 from colonnade.packages_told import packages_of
 from colonnade.privacy import Game
@@ -80,11 +79,6 @@ def learners_of(role: PartyRole | HolderRole) -> dict[str, Learner]:
     """Return the models that a role trains, by which part of the whole they are."""
     parts = {part: getattr(role, part, None) for part in ("bottom", "top")}
     return {part: learner for part, learner in parts.items() if learner is not None}
-
-
-def _trained(module: nn.Module) -> list[int]:
-    """Return which parameters an optimiser is handed."""
-    return [id(p) for p in module.parameters() if p.requires_grad]
 
 
 def modules_of(role: PartyRole | HolderRole) -> dict[str, nn.Module]:
@@ -479,14 +473,7 @@ class Agreement:
             else:
                 role = exchange.label_holder(self, seat)
             for part, module in modules_of(role).items():
-                whose, trained = f"the {part} model of {name!r}", _trained(module)
-                with blamed(f"{whose} cannot load what it saves"):
-                    put_state(module, state_of(module))
-                if _trained(module) != trained:
-                    raise ConfigurationError(
-                        f"{whose} has other parameters once it has loaded what it saves, and no "
-                        "optimiser would train them: let it copy values into those that it has"
-                    )
+                load_own_state(f"the {part} model of {name!r}", module)
         return role
 
     def fingerprint(self, seat: PartySeat | HolderSeat) -> str:

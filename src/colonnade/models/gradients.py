@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from colonnade.errors import ConfigurationError
-from colonnade.models.learner import OptimiserFactory
+from colonnade.models.learner import OptimiserFactory, trained_parameters
 from colonnade.models.trial import made
 
 __all__ = ["check_gradients", "sparse_parameters"]
@@ -50,7 +50,7 @@ def check_gradients(owner: str, module: nn.Module, optimiser: OptimiserFactory) 
     sparse = {id(p) for p in sparse_parameters(module)}
     if not sparse:
         return
-    kinds = [id(p) in sparse for p in module.parameters() if p.requires_grad]
+    kinds = [id(p) in sparse for p in trained_parameters(module)]
     tried = [nn.Parameter(torch.zeros(2, 1)) for _ in kinds]
     trial = made("optimiser", owner, optimiser, tried)
     try:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from colonnade.drawing import drawing, drawing_by
 from colonnade.errors import ConfigurationError
+from colonnade.faults import blamed
 from colonnade.models.copies import copied
 from colonnade.models.draws import drawing_alike
 from colonnade.models.modes import evaluating, put_into_training
@@ -25,12 +26,14 @@ __all__ = [
     "Learner",
     "OptimiserFactory",
     "SchedulerFactory",
+    "load_own_state",
     "parameter_count",
     "parameter_vector",
     "put_parameters",
     "put_state",
     "state_of",
     "take",
+    "trained_parameters",
     "unshared",
     "versions_of",
 ]
@@ -113,6 +116,36 @@ class _Versioned(OrderedDict[str, Any]):
     _metadata: Mapping[str, Any]
 
 
+def trained_parameters(module: nn.Module) -> list[nn.Parameter]:
+    """Return what an optimiser of a module is handed."""
+    return [p for p in module.parameters() if p.requires_grad]
+
+
+def load_own_state(whose: str, module: nn.Module) -> None:
+    """Let a module load what it saves, as one has that goes on from a checkpoint.
+
+    Parameters
+    ----------
+    whose
+        Which model it is, for the message.
+    module
+        The module; its optimiser may have been made.
+
+    Raises
+    ------
+    ConfigurationError
+        If it cannot, or an optimiser from before would train it no more.
+    """
+    trained = trained_parameters(module)
+    with blamed(f"{whose} cannot load what it saves"):
+        put_state(module, state_of(module))
+    if [*map(id, trained_parameters(module))] != [*map(id, trained)]:
+        raise ConfigurationError(
+            f"{whose} has other parameters once it has loaded what it saves, and no optimiser "
+            "would train them: let it copy values into those that it has"
+        )
+
+
 @drawing_by(_STATES)
 def state_of(module: nn.Module) -> dict[str, Any]:
     """Return what a module saves."""
@@ -193,7 +226,7 @@ class Learner:
         self.module = module.to(self.device)
         put_into_training(self.module)
         self._elsewhere = self.device.type != "cpu"
-        parameters = [p for p in module.parameters() if p.requires_grad]
+        parameters = trained_parameters(module)
         with drawing_alike():  # what these draw as they are made
             self.optimiser = unshared(optimiser(parameters)) if optimiser and parameters else None
             self.scheduler = (

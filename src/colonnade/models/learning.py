@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from colonnade.errors import ConfigurationError
 from colonnade.models.copies import copied
+from colonnade.models.learner import trained_parameters
 from colonnade.models.modes import put_into_training
 from colonnade.models.trial import shown
 from colonnade.telling import first_line
@@ -60,7 +61,7 @@ def check_bottom_learns(name: str, bottom: nn.Module, rows: Any, width: int | No
     tried = _stepped(whose, bottom, lambda: rows, check)
     if tried is None:
         return
-    trained = [p for p in tried.parameters() if p.requires_grad]
+    trained = trained_parameters(tried)
     if trained and all(p.grad is None for p in trained):
         raise ConfigurationError(
             f"{whose} has parameters to train, and no derivative reaches any of them from its "

@@ -17,7 +17,13 @@ from colonnade.drawing import drawing
 from colonnade.errors import ConfigurationError
 from colonnade.faults import blamed, of_the_disk
 from colonnade.models.gradients import check_gradients, sparse_parameters
-from colonnade.models.learner import Learner, OptimiserFactory, SchedulerFactory, unshared
+from colonnade.models.learner import (
+    Learner,
+    OptimiserFactory,
+    SchedulerFactory,
+    trained_parameters,
+    unshared,
+)
 from colonnade.models.trial import has_some, made, useless
 from colonnade.quiet import warning_otherwise
 from colonnade.telling import first_line
@@ -63,7 +69,7 @@ def check_optimiser(
     Traceback (most recent call last):
     colonnade.errors.ConfigurationError: the optimiser LBFGS of 'bank' wants to evaluate the loss anew at every step, which takes an exchange with the others: take one whose step needs gradients alone, as Adam or SGD
     """  # noqa: E501 - a message is one line
-    if not _trained(module):
+    if not trained_parameters(module):
         return
     learner = _small(owner, module, optimiser, device)
     small = [*learner.module.parameters()]
@@ -104,7 +110,7 @@ def check_schedule(
     ConfigurationError
         If one of them raises.
     """
-    if scheduler is None or not _trained(module):
+    if scheduler is None or not trained_parameters(module):
         return
     learner = _small(owner, module, optimiser, "cpu")
     with drawing(), warning_otherwise():
@@ -133,15 +139,11 @@ def gone_on(owner: str, module: nn.Module, optimiser: OptimiserFactory) -> tuple
     return stepped, other
 
 
-def _trained(module: nn.Module) -> list[nn.Parameter]:
-    return [p for p in module.parameters() if p.requires_grad]
-
-
 def _small(
     owner: str, module: nn.Module, optimiser: OptimiserFactory, device: str | torch.device
 ) -> Learner:
     """Return a learner of small parameters, of the kinds that a module trains, and as many."""
-    shapes = [([min(n, 2) for n in p.shape], p.dtype) for p in _trained(module)]
+    shapes = [([min(n, 2) for n in p.shape], p.dtype) for p in trained_parameters(module)]
     small = [nn.Parameter(_filled(shape, dtype, device)) for shape, dtype in shapes]
     learner = Learner(nn.ParameterList(small), device=device)
     learner.optimiser = unshared(made("optimiser", owner, optimiser, small))
@@ -157,7 +159,9 @@ def _filled(shape: Sequence[int], dtype: torch.dtype, device: str | torch.device
 def _take_steps(owner: str, learner: Learner, module: nn.Module) -> None:
     sparse = {id(p) for p in sparse_parameters(module)}
     for _ in range(_STEPS):
-        for p, original in zip(learner.module.parameters(), _trained(module), strict=True):
+        for p, original in zip(
+            learner.module.parameters(), trained_parameters(module), strict=True
+        ):
             gradient = _filled(p.shape, p.dtype, p.device)
             p.grad = gradient.to_sparse(1) if id(original) in sparse else gradient
         _step(owner, learner)

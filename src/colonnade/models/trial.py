@@ -157,7 +157,7 @@ def made(what: str, owner: str, factory: Callable[[Any], Any], of: Any) -> Any:
     Raises
     ------
     ConfigurationError
-        If it does not, or of others than these.
+        If it does not, or makes a scheduler of another optimiser than this.
     Unwritten
         If it cannot, since the disk does not take what it writes.
 

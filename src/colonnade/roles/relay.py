@@ -27,15 +27,13 @@ from torch import Tensor
 
 from colonnade.agreement import Agreement, HolderSeat, PartySeat, Shared
 from colonnade.effects import Expect, Receive, Send, Work
-from colonnade.faults import blamed
 from colonnade.links import Link, Rows
 from colonnade.models import (
     Learner,
     copied,
+    load_own_state,
     parameter_vector,
     put_parameters,
-    put_state,
-    state_of,
     take,
 )
 from colonnade.organisations import copied_loss
@@ -82,8 +80,7 @@ class RelayParty(TrainingParty):
         # Only the label holder trains it.
         self._top = Learner(copied(shared.top), device=seat.own.device)
         self._top.module.requires_grad_(False)
-        with blamed(f"the top model of {self._label_holder!r} cannot load what it saves"):
-            put_state(self._top.module, state_of(self._top.module))  # as one that goes on has
+        load_own_state(f"the top model of {self._label_holder!r}", self._top.module)
         self._fused: Callable[[], Tensor] | None = None  # what the others sent last, for errors
         self._top_link = top.receiver(1, agreement.parameters, f"parties/{self.name}/top")
         self._others = others
