@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from colonnade.drawing import drawing_apart
+from colonnade.drawing import drawing_by
 
 __all__ = ["MANY_DRAWS", "drawing_alike", "without_dropout"]
 
@@ -23,9 +23,10 @@ MANY_DRAWS = range(140)
 
 @contextmanager
 def drawing_alike(which: int = 0) -> Iterator[Callable[[], bool]]:
-    """Let torch's generator of the CPU draw the same numbers each time; all are as they were after.
+    """Let torch's generators draw the same numbers each time, and be as they were after.
 
-    Other threads wait meanwhile. Yields what tells whether anything was drawn from it so far.
+    Other threads wait meanwhile. Yields what tells whether anything was drawn so far from that of
+    the CPU.
 
     Parameters
     ----------
@@ -44,10 +45,9 @@ def drawing_alike(which: int = 0) -> Iterator[Callable[[], bool]]:
     ...     torch.equal(first, torch.rand(3))
     False
     """
-    start = torch.Generator().manual_seed(which).get_state()
-    with drawing_apart() as [generator, *_]:
-        generator.set_state(start)
-        yield lambda: not torch.equal(start, generator.get_state())
+    with drawing_by(which):
+        start = torch.get_rng_state()
+        yield lambda: not torch.equal(start, torch.get_rng_state())
 
 
 def without_dropout(model: nn.Module) -> None:
