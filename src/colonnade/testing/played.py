@@ -121,10 +121,23 @@ def halves(subject: MethodSubject) -> tuple[_KeepingHolder, Sequence[Role]]:
     return holder, [*parties, holder]
 
 
-class _SendingParty:
-    def __init__(self, layout: Layout, party: Party, uploader: Uploader) -> None:
-        self.name = party.name
+class _OneRound:
+    """A role of one round."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.round = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"round": self.round}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.round = state["round"]
+
+
+class _SendingParty(_OneRound):
+    def __init__(self, layout: Layout, party: Party, uploader: Uploader) -> None:
+        super().__init__(party.name)
         self._party = party
         self._layout = layout
         self._uploader = uploader
@@ -141,17 +154,10 @@ class _SendingParty:
         self._uploader.delivered()
         self.round = 1
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"round": self.round}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.round = state["round"]
-
-
-class _KeepingHolder:
+class _KeepingHolder(_OneRound):
     def __init__(self, layout: Layout, collector: Collector) -> None:
-        self.name = layout.label_holder
-        self.round = 0
+        super().__init__(layout.label_holder)
         self.checked = False
         self._layout = layout
         self._collector = collector
@@ -188,9 +194,3 @@ class _KeepingHolder:
         assert set(fused.derivatives()) == set(collected.present)
         assert own.grad is not None
         assert torch.equal(once, collected.fuse(own.detach())), "a derivative changed the value"
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"round": self.round}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.round = state["round"]
