@@ -17,10 +17,8 @@ from nvflare.fuel.f3.cellnet.core_cell import CertificateExchanger, CoreCell
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey, MessageType, ReturnCode
 from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
 from nvflare.fuel.f3.cellnet.utils import make_reply
-from nvflare.fuel.f3.drivers.tcp_driver import TcpStreamServer
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message
-from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, StreamDataType, StreamHeaderKey
 from nvflare.fuel.utils.fobs import lobs
 from nvflare.private import stream_runner
@@ -33,6 +31,7 @@ from colonnade.deployment.cells import INTRODUCTIONS
 from colonnade.deployment.guard import Guard
 from colonnade.deployment.held_up import Line
 from colonnade.errors import ConfigurationError
+from toy_guarded import put_back
 
 JOB, OTHER = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed", "5c0a7d7e-1111-4b2d-9b5d-ab8dfbbd4bed"
 OPERATOR = "_admin_1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
@@ -43,22 +42,7 @@ ENCRYPTED = (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED)
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
-    """Let what a guard changes of FLARE be as it was, afterwards."""
-    for changed, names in (
-        (CoreCell, ["process_message"]),
-        (CellIdentityResolver, ["require_match"]),
-        (CertificateExchanger, ["exchange_certificate"]),
-        (core_cell, ["_is_failed_cert_exchange"]),
-        (TcpStreamServer, ["__init__", "finish_request"]),
-        (SfmConnection, ["send_frame"]),
-        (lobs, ["get_datum_dir", "get_dot_handler"]),
-        (stream_runner, ["Lock"]),
-        (cell_guard, ["_sites", "_operators", "_dropped"]),
-    ):
-        for name in names:
-            usual = getattr(changed, name)
-            copied = type(usual)(usual) if isinstance(usual, set | dict) else usual
-            monkeypatch.setattr(changed, name, copied)
+    put_back(monkeypatch)
 
 
 class Process:

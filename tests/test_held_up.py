@@ -23,16 +23,12 @@ from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 from colonnade.deployment import held_up
 from colonnade.deployment.held_up import guard_connections, speaking_for
 from toy_certificate import certified
+from toy_guarded import put_back
 
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
-    for changed, name in (
-        (TcpStreamServer, "__init__"),
-        (TcpStreamServer, "finish_request"),
-        (SfmConnection, "__init__"),
-    ):
-        monkeypatch.setattr(changed, name, getattr(changed, name))
+    put_back(monkeypatch)
 
 
 @pytest.fixture

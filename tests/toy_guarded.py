@@ -1,0 +1,34 @@
+"""FLARE as it was before a guard changed it."""
+
+from __future__ import annotations
+
+from nvflare.fuel.f3.cellnet import core_cell
+from nvflare.fuel.f3.cellnet.core_cell import CertificateExchanger, CoreCell
+from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
+from nvflare.fuel.f3.drivers.tcp_driver import TcpStreamServer
+from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
+from nvflare.fuel.utils.fobs import lobs
+from nvflare.private import stream_runner
+
+from colonnade.deployment import cell_guard
+
+CHANGED = (
+    (CoreCell, ["process_message"]),
+    (CellIdentityResolver, ["require_match"]),
+    (CertificateExchanger, ["exchange_certificate"]),
+    (core_cell, ["_is_failed_cert_exchange"]),
+    (TcpStreamServer, ["__init__", "finish_request"]),
+    (SfmConnection, ["__init__"]),
+    (lobs, ["get_datum_dir", "get_dot_handler"]),
+    (stream_runner, ["Lock"]),
+    (cell_guard, ["_sites", "_operators", "_dropped"]),
+)
+
+
+def put_back(monkeypatch):
+    """Let what a guard changes of FLARE be as it was, afterwards."""
+    for changed, names in CHANGED:
+        for name in names:
+            usual = getattr(changed, name)
+            copied = type(usual)(usual) if isinstance(usual, set | dict) else usual
+            monkeypatch.setattr(changed, name, copied)
