@@ -270,10 +270,9 @@ def test_what_left_for_what_failed_is_in_a_ledger(tmp_path, task):
     def post(own):
         carry = usual(mesh, own)
 
-        def failing(peer, datagram):
+        def failing(peer, datagram):  # before anybody can have what the bank has sent
             player = mesh.ends["bank"]._transport._player
-            has_sent = player is not None and max(player.left.values()) >= 0
-            if has_sent and own == "insurer":
+            if own == "bank" and player is not None and max(player.left.values()) >= 0:
                 mesh.ends["insurer"].end("its machine failed")
             carry(peer, datagram)
 
