@@ -359,9 +359,9 @@ def test_a_line_that_does_not_fit_is_no_message_and_the_last(tmp_path):
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "file = t.Departures(pathlib.Path(sys.argv[1]), 'a')\n"
         "most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (70, most))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (130, most))\n"
         "file.note(t.ROW); file.note(t.ROW)\n"
-        "for limit in (70, most):\n"  # also when there is room again
+        "for limit in (130, most):\n"  # also when there is room again
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))\n"
         "    try: file.note(t.ROW)\n"
         "    except t.Unwritten as error: print('make room' in str(error))\n"
@@ -535,6 +535,51 @@ def test_a_damaged_file_is_refused_with_the_remedy(tmp_path, line):
     path.write_bytes(line + b"\n" + path.read_bytes())
     with pytest.raises(CheckpointError, match=r"is damaged .* move it away to go on without"):
         sequences(tmp_path)
+
+
+def test_no_bit_of_what_was_lost_changes_unnoticed(tmp_path):
+    filled(tmp_path, 1)
+    mark = filled(tmp_path, 2)
+    filled(tmp_path, 3, 4, 5)
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    last = len(whole) - len(whole.splitlines(keepends=True)[-1])
+    for bit in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match="is damaged"):
+            lost_since(tmp_path, "a", mark, 3, ("b",))
+    path.write_bytes(whole[:last])  # as of a process that was killed before
+    assert sequences(tmp_path, mark, 3) == [3, 4]
+
+
+@pytest.mark.parametrize("order", ["0124", "01334", "01324", "1234", "00123", "4"])
+def test_no_line_of_what_left_is_gone_from_among_others_or_elsewhere(tmp_path, order):
+    filled(tmp_path, *range(5))
+    (path,) = tmp_path.iterdir()
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[int(each)] for each in order))
+    for read in (lambda: sequences(tmp_path), lambda: Departures(tmp_path, "a")):
+        with pytest.raises(CheckpointError, match="not those that were written, one behind"):
+            read()
+
+
+def test_a_file_of_before_lines_had_digests_is_gone_on_with(tmp_path):
+    filled(tmp_path, 1)
+    (path,) = tmp_path.iterdir()
+    for older in (b'["a","b","x",0,0,%d,1,2,3]\n', b'["a","b","x",0,0,%d,1,2,3,[0,4]]\n'):
+        path.write_bytes(older % 1 + older % 2)
+        assert sequences(tmp_path) == [1, 2]
+        filled(tmp_path, 3, 4)
+        assert sequences(tmp_path) == [1, 2, 3, 4]
+        whole = path.read_bytes()
+        path.write_bytes(whole + older % 5)
+        with pytest.raises(CheckpointError, match="is damaged"):
+            sequences(tmp_path)
+        path.write_bytes(whole.replace(older % 2, b""))
+        with pytest.raises(CheckpointError, match="is damaged"):
+            sequences(tmp_path)
 
 
 def test_a_long_file_without_lines_is_not_held(tmp_path):

@@ -9,7 +9,8 @@ away, or is cut off, it is told by the messages' numbers, and that it may not be
 
 A line also says how far the organisation's journal had come. A journal that is behind that when a
 run goes on is another one, such as a copy from before, and lacks what was committed of messages
-that left.
+that left. And it has a digest of itself and the line before, so that none can be changed, be gone
+from among others, or be there twice; only what is cut off at the end is as if it had not been.
 
 A line is with the operating system before the message is, so a process may be killed at any moment.
 Where the machine itself fails, lines that were not on the disk yet are gone; up to a checkpoint all
@@ -21,6 +22,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import threading
 from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -39,11 +41,15 @@ __all__ = ["Departures", "Found", "Mark", "departed", "lost_since"]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _LOOKED_AT = 4096  # bytes at the end of a file; a line is shorter, unless names are very long
 _LONGEST = 2**20  # bytes of a line, never
+_DIGEST_BYTES = 8
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # nor is a pipe waited for
 
 
 class _Line(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """The fields of an ``Entry``, and the ``extent`` of the journal, which older files lack."""
+    """The fields of an ``Entry``, and what older files lack.
+
+    That is the ``extent`` of the journal, and a digest of this line and the one before.
+    """
 
     sender: str
     receiver: str
@@ -55,14 +61,26 @@ class _Line(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     framed_bytes: _Count
     nanoseconds: _Count | None
     journal: tuple[_Count, _Count] | None = None
+    digest: str | None = None
 
     def entry(self) -> Entry:
-        *row, _ = msgspec.structs.astuple(self)
+        *row, _, _ = msgspec.structs.astuple(self)
         return Entry(*row)
 
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Line).decode
+
+
+def _chained(before: bytes, said: bytes) -> bytes:
+    """Return the line that says this behind another: a JSON array, its digest the last of it."""
+    digest = hashlib.blake2b(before + said, digest_size=_DIGEST_BYTES).hexdigest()
+    return b'%b,"%b"]\n' % (said[:-1], digest.encode())
+
+
+def _unchained(line: bytes) -> bytes:
+    """Return what ``_chained`` was given to say."""
+    return line[: -(2 * _DIGEST_BYTES + len(b',""]\n'))] + b"]"
 
 
 class Mark(NamedTuple):
@@ -97,6 +115,8 @@ class Departures:
         self._file: int | None = None
         self._reader: int | None = None
         self._torn = self._closed = False
+        self._before = b""  # the line that was last
+        self._adding = threading.Lock()
         if folder is None:
             return
         self._path = _place(folder, name)
@@ -107,6 +127,7 @@ class Departures:
             self._file = os.open(self._path, flags, 0o666)
             self._reader = os.open(self._path, os.O_RDONLY | _NO_LINK)
             os.truncate(self._file, sum(map(len, lines)))
+            self._before = b"".join(lines[-1:])
         except OSError as error:
             self.close()
             raise self._failed(error) from None
@@ -127,14 +148,17 @@ class Departures:
             raise ConnectionError("nothing leaves any more")
         if self._file is None:
             return
-        line = _encode(row if journal is None else (*row, journal)) + b"\n"
-        try:
-            # A line that is cut short must stay the last: it is dropped when the run goes on.
-            if self._torn or os.write(self._file, line) < len(line):
-                self._torn = True
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            raise self._failed(error) from None
+        said = _encode((*row, journal))
+        with self._adding:
+            line = _chained(self._before, said)
+            try:
+                # A line that is cut short must stay the last: it is dropped when the run goes on.
+                if self._torn or os.write(self._file, line) < len(line):
+                    self._torn = True
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError as error:
+                raise self._failed(error) from None
+            self._before = line
 
     def mark(self) -> Mark:
         """Bring all lines to the disk; return how far the file has come, for a checkpoint."""
@@ -264,7 +288,7 @@ def _read(path: Path, name: str) -> tuple[list[bytes], list[_Line]]:
         raise _damaged(path, str(error)) from None
     start = _encode([name])[:-1] + b","
     torn = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
-    if not (torn.startswith(start) or start.startswith(torn)):
+    if not (torn.startswith(start) or start.startswith(torn)) or _is_line(torn[:-1]):
         raise _damaged(path, "it ends in what is no message")
     try:
         rows = [_decode(line) for line in lines]
@@ -275,7 +299,26 @@ def _read(path: Path, name: str) -> tuple[list[bytes], list[_Line]]:
             raise _damaged(path, f"it has a message from {row.sender!r}, not {name!r}")
         if row.framed_bytes <= row.body_bytes:
             raise _damaged(path, f"{row.body_bytes} bytes were framed in {row.framed_bytes}")
+    _check_chained(path, lines, rows)
     return lines, rows
+
+
+def _is_line(data: bytes) -> bool:
+    try:
+        _decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _check_chained(path: Path, lines: list[bytes], rows: list[_Line]) -> None:
+    """Raise ``CheckpointError`` if a line has another digest, or none behind one that has."""
+    before, is_chained = b"", False
+    for line, row in zip(lines, rows, strict=True):
+        is_chained |= row.digest is not None
+        if is_chained and line != _chained(before, _unchained(line)):
+            raise _damaged(path, "its lines are not those that were written, one behind another")
+        before = line
 
 
 def _damaged(path: Path, what: str) -> CheckpointError:
