@@ -22,7 +22,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import threading
 from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -116,7 +115,6 @@ class Departures:
         self._reader: int | None = None
         self._torn = self._closed = False
         self._before = b""  # the line that was last
-        self._adding = threading.Lock()
         if folder is None:
             return
         self._path = _place(folder, name)
@@ -133,7 +131,7 @@ class Departures:
             raise self._failed(error) from None
 
     def note(self, row: tuple[Any, ...], journal: tuple[int, int] | None = None) -> None:
-        """Add the row of a message that is about to leave; any thread may.
+        """Add the row of a message that is about to leave; any thread may, one at a time.
 
         ``journal`` is the ``extent`` that the organisation's has now, if it has one on disk.
 
@@ -148,17 +146,15 @@ class Departures:
             raise ConnectionError("nothing leaves any more")
         if self._file is None:
             return
-        said = _encode((*row, journal))
-        with self._adding:
-            line = _chained(self._before, said)
-            try:
-                # A line that is cut short must stay the last: it is dropped when the run goes on.
-                if self._torn or os.write(self._file, line) < len(line):
-                    self._torn = True
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            except OSError as error:
-                raise self._failed(error) from None
-            self._before = line
+        line = _chained(self._before, _encode((*row, journal)))
+        try:
+            # A line that is cut short must stay the last: it is dropped when the run goes on.
+            if self._torn or os.write(self._file, line) < len(line):
+                self._torn = True
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise self._failed(error) from None
+        self._before = line
 
     def mark(self) -> Mark:
         """Bring all lines to the disk; return how far the file has come, for a checkpoint."""
