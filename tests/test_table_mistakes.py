@@ -27,6 +27,7 @@ from colonnade.tables import (
     HashSplit,
     IdForm,
     IdSplit,
+    StoredTable,
     TableTransformer,
     align,
     read_table,
@@ -943,3 +944,54 @@ def test_what_is_a_list_is_refused_where_it_is_none(tmp_path: Path, what: str, w
     told = f"{what} must be a list of (names|texts), not {wrong!r}"
     with pytest.raises(ConfigurationError, match=told):
         read_table(tmp_path / "bank.csv", **{what: wrong})
+
+
+NUMBERS = {
+    "few": [str(k % 12) for k in range(PEOPLE)],
+    "fractions": [f"{k % 12}.5" for k in range(PEOPLE)],
+    "many": [f"{k}.5" for k in range(PEOPLE)],
+}
+
+
+def made_of(visits: list[str], folder: Path, others: list[str], stores: bool = False) -> Any:
+    """Return data of PEOPLE, whose visits a file has, with rows of others behind theirs."""
+    rows = [f"{key},{cell}" for key, cell in zip(BANK["customer"], visits, strict=True)]
+    rows += [f'{9000 + k},"{cell}"' for k, cell in enumerate(others)]
+    table: Any = read_table(csv(folder, "\n".join(["customer,visits", *rows])))
+    if stores:
+        table.write_parquet(folder / "people.parquet")
+        table = StoredTable(folder / "people.parquet")
+    return vertical_tables({"a": table, "shop": SHOP}, LABELS, id="customer")
+
+
+@pytest.mark.parametrize("stores", [False, True])
+@pytest.mark.parametrize("visits", NUMBERS.values(), ids=NUMBERS)
+@pytest.mark.parametrize("cell", ["old", "see below", "1,5", "9" * 30])
+def test_a_row_that_is_left_out_does_not_make_categories_of_numbers(
+    tmp_path: Path, visits: list[str], cell: str, stores: bool
+) -> None:
+    assert made_of(visits, tmp_path, ["7"], stores).describe().row(0)[2] == "number"
+    told = refusal(made_of, visits, tmp_path, ["7", cell, "8"], stores)
+    assert told.startswith(f"'a': row {PEOPLE + 1}, column 'visits': {cell!r} makes text of the")
+    assert "is left out" in told
+    assert f"missing=[{cell!r}]" in told
+    assert "categorical=" in told
+
+
+@pytest.mark.parametrize("others", [["V1", "V2"], ["007"]], ids=["text", "a code"])
+def test_where_rows_that_are_left_out_have_text_or_codes_that_is_told(
+    tmp_path: Path, others: list[str]
+) -> None:
+    with pytest.warns(DataWarning, match=rf"row {PEOPLE + 1}, .* although that row is left out"):
+        data = made_of(NUMBERS["few"], tmp_path, ["7", *others])
+    assert data.describe().row(0)[2] == "12 categories"
+    assert not any(others[0] in note for note in data.warnings)  # it is somebody's
+
+
+def test_who_is_left_out_changes_nothing_where_others_have_text(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        words = [f"w{k % 12}" for k in range(PEOPLE)]
+        assert made_of(words, tmp_path, ["7", "x"]).describe().row(0)[2] == "12 categories"
+        codes = [f"{k % 12:03}" for k in range(PEOPLE)]
+        assert made_of(codes, tmp_path, ["7", "x"]).describe().row(0)[2] == "12 categories"

@@ -12,9 +12,11 @@ from colonnade.tables.place import Place
 from colonnade.tables.remedies import as_text, named_in, setting
 from colonnade.tables.writings import is_date, is_written_number, share_of
 
-__all__ = ["check_text", "check_whole", "is_code", "rounded_categories"]
+__all__ = ["MOSTLY", "are_codes", "check_text", "check_whole", "is_code", "rounded_categories"]
 
-_MOSTLY = 0.9  # of the different values that are numbers, in a column that should be one of numbers
+MOSTLY = 0.9
+"""Of the different values that are numbers, in a column that should be one of numbers."""
+
 _PARTLY = 0.5  # of them, in a column of which it is told
 _CODES = 0.05  # of the numbers that have a zero in front, in a column of codes of any length
 _COMMA = r"^[+-]?[0-9]+,[0-9]+$"
@@ -59,10 +61,10 @@ def check_text(name: str, values: pl.Series, few: int, place: Place) -> str | No
     number = text.cast(pl.Float64, strict=False).is_not_null() & ~absent
     comma = text.str.contains(_COMMA)
     all_of_them = len(distinct) - int(absent.sum())  # that say anything
-    mostly = _MOSTLY * all_of_them
+    mostly = MOSTLY * all_of_them
     codes = is_code(text)
     if codes.any():
-        if _are_codes(text.filter(number | comma)):
+        if are_codes(text.filter(number | comma)):
             return _hardly_repeated(name, values, distinct, few)
         if (number | comma).sum() > mostly:
             found = distinct.filter(codes)[0]
@@ -156,8 +158,12 @@ def rounded_categories(name: str, values: pl.Series) -> str | None:
     )
 
 
-def _are_codes(numbers: pl.Series) -> bool:
-    """Return whether numbers of which some have a zero in front are codes."""
+def are_codes(numbers: pl.Series) -> bool:
+    """Return whether numbers of which some have a zero in front are codes.
+
+    >>> are_codes(pl.Series(["007", "123"])), are_codes(pl.Series([*map(str, range(99)), "07"]))
+    (True, False)
+    """
     enough = share_of(is_code(numbers), len(numbers)) > _CODES
     return enough or numbers.str.len_chars().n_unique() == 1
 
@@ -167,7 +173,7 @@ def _refuse_other_writings(name: str, values: pl.Series, distinct: pl.Series, pl
     text = distinct.str.strip_chars()
     said = ~text.is_in(list(MISSING))
     dates = is_date(text)
-    if share_of(dates, int(said.sum())) > _MOSTLY:
+    if share_of(dates, int(said.sum())) > MOSTLY:
         found = distinct.filter(dates)[0]
         raise DataError(
             f"{_where(name, values, found, place)}: {found!r} is a date or time written as text, "
@@ -177,7 +183,7 @@ def _refuse_other_writings(name: str, values: pl.Series, distinct: pl.Series, pl
         )
     written = is_written_number(text)
     plain = text.cast(pl.Float64, strict=False).is_not_null() | text.str.contains(_COMMA)
-    if written.any() and share_of((written | plain) & said, int(said.sum())) > _MOSTLY:
+    if written.any() and share_of((written | plain) & said, int(said.sum())) > MOSTLY:
         found = distinct.filter(written)[0]
         raise DataError(
             f"{_where(name, values, found, place)}: {found!r} seems to be a number with marks "
@@ -201,7 +207,7 @@ def _hashed_numbers(name: str, distinct: pl.Series) -> str:
 def _hardly_repeated(name: str, values: pl.Series, distinct: pl.Series, few: int) -> str | None:
     """Return that nearly no value occurs twice, so that hashing tells nothing of new rows."""
     count = len(values) - values.null_count()
-    if len(distinct) <= max(few, _MANY, _MOSTLY * count):
+    if len(distinct) <= max(few, _MANY, MOSTLY * count):
         return None
     return (
         f"column {name!r}: {len(distinct)} of {count} values are different, and hashed they teach "

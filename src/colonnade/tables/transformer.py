@@ -26,8 +26,9 @@ from colonnade.tables.parameters import Missing, Output, Unseen, check_parameter
 from colonnade.tables.place import Place, refuse_missing
 from colonnade.tables.spellings import told_apart
 from colonnade.tables.state import packed, unpacked
-from colonnade.tables.table import Batch, Table, as_table
+from colonnade.tables.table import Batch, SelectedRows, Table, as_table
 from colonnade.tables.tally import Tally
+from colonnade.tables.unused import check_unused
 
 __all__ = ["TableTransformer"]
 
@@ -199,7 +200,8 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         ConfigurationError
             If a parameter cannot be used.
         DataError
-            If a column of text, not named in ``categorical``, seems to be one of numbers or dates.
+            If a column of text, not named in ``categorical``, seems to be one of numbers or dates,
+            or is text by a row that is left out.
         """
         check_parameters(self)
         table = as_table(frame)
@@ -209,6 +211,8 @@ class TableTransformer(  # type: ignore[call-arg]  # scikit-learn ships no types
         for name, dtype in table.schema.items():
             if dtype == pl.String and name not in named:
                 values = table.column(name)
+                if isinstance(table, SelectedRows):
+                    notes.append(check_unused(name, values, table))
                 notes.append(check_text(name, values, self.one_hot_up_to, _row_of(table)))
                 notes.append(told_apart(f"column {name!r}", values))
             elif name in categorical and (dtype.is_float() or dtype.is_decimal()):
