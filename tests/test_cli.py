@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import json
 import os
 import re
@@ -536,6 +537,18 @@ def test_ctrl_c_twice_stops_at_once(
     assert err.splitlines()[-2:] == go_on if is_safe else err.splitlines()[-1] == "stopped"
     assert "Traceback" not in err
     assert not (out / "summary.json").exists()
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_what_the_outputs_encoding_lacks_is_written_otherwise(
+    colonnade: Command, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding))
+    code, _, _ = colonnade("schema", "是.json")
+    sys.stdout.flush()
+    assert (code, Path("是.json").exists()) == (0, True)
+    assert "schema=\\u662f.json" in "".join(written.getvalue().decode(encoding).split())
 
 
 def test_ctrl_c_names_no_checkpoint_of_an_earlier_run(

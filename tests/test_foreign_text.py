@@ -199,6 +199,44 @@ def test_a_password_in_an_odd_place_is_not_shown_where_a_table_is_read(source):
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["predict", "run", "--table", "{}"],
+        ["predict", "run", "--table=bank:{}"],
+        ["predict", "run", "--without", "{}"],
+        ["predict", "run", "--rows", "{}"],
+        ["predict", "run", "--out", "{}"],
+        ["predict", "run", "bank={}"],
+        ["serve", "run", "{}"],
+        ["serve", "--token", "{}"],
+        ["plan", "{}"],
+        ["run", "{}", "--out", "{}"],
+        ["align", "{}"],
+        ["export", "run", "--to={}"],
+        ["check-site", "{}"],
+        ["datasets", "{}"],
+        ["schema", "{}"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://ann:hunter2@127.0.0.1:1/crm", "https://h.invalid/people.csv?token=hunter2"],
+)
+def test_a_password_that_stands_where_no_table_goes_is_not_shown(
+    tmp_path, monkeypatch, capsys, arguments, url
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["colonnade", *(each.format(url) for each in arguments)])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    told = capsys.readouterr()
+    assert "hunter2" not in told.out + told.err
+    assert left.value.code == 2
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_path_with_an_at_is_told_as_it_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match=r"there is no file data/x@y\.csv"):

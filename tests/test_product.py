@@ -296,6 +296,8 @@ def test_draws_come_from_the_key() -> None:
         ({"groups": 3}, "3 groups must divide the 4 subvectors"),
         ({"groups": -2}, "groups must be"),
         ({"iterations": 0}, "iterations must be"),
+        ({"iterations": 10_001}, "iterations must be 10000 at most"),
+        ({"iterations": 2**64}, "iterations must be 10000 at most"),
         (
             {"codebook": "bf16"},
             "codebook of ProductQuantised is 'float32' or 'float16', not 'bf16'",

@@ -21,11 +21,16 @@ KEY = StreamKey(0, "bank", "parts", 0)
 
 
 def test_each_pass_visits_every_row_once() -> None:
-    parts = Proximal(passes=3, rows=8).parts(20, KEY)
+    parts = [*Proximal(passes=3, rows=8).parts(20, KEY)]
     assert [len(part) for part in parts] == [8, 8, 4] * 3
     passes = [np.concatenate(parts[start : start + 3]) for start in (0, 3, 6)]
     assert all(sorted(each.tolist()) == list(range(20)) for each in passes)
     assert passes[0].tolist() != passes[1].tolist()
+
+
+def test_no_list_is_made_of_many_passes() -> None:
+    parts = Proximal(passes=2**60, rows=8).parts(20, KEY)
+    assert [len(next(parts)) for _ in range(4)] == [8, 8, 4, 8]
 
 
 def test_a_round_is_the_exact_step_and_steps_held_near_it() -> None:

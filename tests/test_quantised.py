@@ -61,6 +61,8 @@ def test_a_polynomial_network_learns_what_a_line_cannot():
 def test_a_polynomial_network_of_nothing_is_refused(sizes):
     with pytest.raises(ConfigurationError, match="of a polynomial network is 0"):
         Polynomial(*sizes)
+    with pytest.raises(ConfigurationError, match="network is 10000000000, but 1000 at most"):
+        Polynomial(3, 2, degree=10**10)
 
 
 def rounded(quantised, made, x, noise):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import re
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -93,9 +96,15 @@ for _command in (
     app.command()(_command)
 
 
+_OF_TABLES = ("--table", "--new", "--set")  # the options that name a table, as bank=URL
+
+
 def _check_arguments(arguments: Sequence[str]) -> None:
-    """Raise ``ConfigurationError`` where one is no text: it could not be told of, nor written."""
-    for each in arguments:
+    """Raise ``ConfigurationError`` where one is no text, or a password is where no table is.
+
+    The first could not be told of, nor written; and the second would be, as what is wrong there.
+    """
+    for option, each in pairwise(["", *arguments]):
         try:
             each.encode()
         except UnicodeEncodeError:
@@ -103,6 +112,28 @@ def _check_arguments(arguments: Sequence[str]) -> None:
                 f"{each!r} is not UTF-8; give what it names another name, or say in which encoding "
                 "names are (LC_ALL=C.UTF-8)"
             ) from None
+        if "://" not in each:
+            continue
+        of, said = each.split("=", 1) if re.match("--[a-z]+=", each) else (option, each)
+        is_a_tables = of in _OF_TABLES and "=" in said.partition("://")[0]
+        if not is_a_tables and _has_password(said):
+            raise ConfigurationError(
+                "a URL with a password stands where no table goes; say whose table it is, as in "
+                "bank=URL, and put the password into an environment variable: "
+                "bank=postgresql://ann:$BANK_PASSWORD@db/crm"
+            )
+
+
+def _has_password(url: str) -> bool:
+    from colonnade.config.variables import holds_a_secret  # only here: it takes its time
+
+    return holds_a_secret(url)
+
+
+def _write_whatever_is_said() -> None:
+    """Let characters that the output's encoding lacks be written as standard error has them."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def main() -> None:
@@ -111,6 +142,7 @@ def main() -> None:
     What a user gave exits with 2; a full disk, a folder that is gone, or what else the system does
     not read or write with 3; what else is known to go wrong with 1.
     """
+    _write_whatever_is_said()
     try:
         _check_arguments(sys.argv[1:])
         try:

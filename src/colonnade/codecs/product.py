@@ -29,6 +29,7 @@ _LAWS: dict[str, Law] = {
     # a centroid's own rounding, whose magnitude is at most |x| and a step
     "float16": Bounded(relative=2.0**-11, absolute=2.0**-25, step=1 + 2.0**-11),
 }
+_MOST = 10_000  # iterations
 _SAMPLE = 256  # subvectors a centroid, by which most iterations go
 
 
@@ -60,7 +61,7 @@ class ProductQuantised(PackedCodes):
     groups
         R, which must divide q.
     iterations
-        The most iterations of Lloyd's, 1 or more.
+        The most iterations of Lloyd's, 1 to 10000.
     codebook
         ``"float32"``, or ``"float16"`` for centroids within 65504 in half the bytes.
 
@@ -107,6 +108,8 @@ class ProductQuantised(PackedCodes):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ConfigurationError(f"{name} must be a whole number from 1 on, not {value!r}")
+        if self.iterations > _MOST:
+            raise ConfigurationError(f"iterations must be {_MOST} at most, not {self.iterations}")
         if not isinstance(self.centroids, int) or not 2 <= self.centroids <= 4096:
             raise ConfigurationError(
                 f"centroids must be a whole number from 2 to 4096, not {self.centroids!r}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -69,7 +69,7 @@ class Proximal(LocalUpdates):
     Examples
     --------
     >>> policy = Proximal(passes=2, rows=32)
-    >>> len(policy.parts(256, StreamKey(0, "bank", "example", 0)))
+    >>> len([*policy.parts(256, StreamKey(0, "bank", "example", 0))])
     16
     """
 
@@ -106,13 +106,12 @@ class Proximal(LocalUpdates):
         """The parties', and what the label holder goes on with."""
         return self.label_holder.kinds | {LocalStep.STALE_DERIVATIVES}
 
-    def parts(self, rows: int, key: StreamKey) -> Sequence[Places]:
-        """Return the batch in parts, in an order drawn from ``key``, again in each pass."""
-        parts: list[Places] = []
+    def parts(self, rows: int, key: StreamKey) -> Iterator[Places]:
+        """Yield the batch in parts, in an order drawn from ``key``, again in each pass."""
         for number in range(self.passes):
             order = permutation(replace(key, part=number), rows)
-            parts += [order[start : start + self.rows] for start in range(0, rows, self.rows)]
-        return parts
+            for start in range(0, rows, self.rows):
+                yield order[start : start + self.rows]
 
     def least_rows(self, batch: int) -> int:
         """Return the rows of the last part."""

@@ -14,6 +14,8 @@ from colonnade.errors import ConfigurationError
 
 __all__ = ["LinearInPowers", "Polynomial", "terms_of"]
 
+_MOST = 1000  # powers
+
 
 @runtime_checkable
 class LinearInPowers(Protocol):
@@ -67,7 +69,7 @@ class Polynomial(nn.Module):
     width
         Components of an embedding.
     degree
-        D, how many powers: the paper's number of layers.
+        D, how many powers, up to 1000: the paper's number of layers.
 
     Attributes
     ----------
@@ -77,7 +79,7 @@ class Polynomial(nn.Module):
     Raises
     ------
     ConfigurationError
-        If a number is below 1.
+        If a number is below 1, or the degree too large.
 
     Examples
     --------
@@ -95,6 +97,10 @@ class Polynomial(nn.Module):
                 raise ConfigurationError(
                     f"{name} of a polynomial network is {value}, but 1 or more"
                 )
+        if degree > _MOST:
+            raise ConfigurationError(
+                f"degree of a polynomial network is {degree}, but {_MOST} at most"
+            )
         squares = sum(1 / (2 * power + 1) for power in range(1, degree + 1))  # of x^i on average
         bound = math.sqrt(3 / (inputs * squares))
         self.weight = nn.Parameter(torch.empty(degree, inputs + 1, width))
