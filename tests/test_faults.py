@@ -110,7 +110,7 @@ def test_no_room_for_a_checkpoint(tmp_path, whole, driver, round, safe):
             driver=DRIVERS[driver](),
             training=TRAINING,
             out=out,
-            watcher=at(round, lambda: limit(900)),
+            watcher=at(round, lambda: limit(1300)),
             report=False,
         )
     assert "safetensors cannot be written: File too large; allow larger files. " in str(

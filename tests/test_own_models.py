@@ -1427,18 +1427,20 @@ def told_of_optimisers(f):
 
 
 @pytest.mark.parametrize(
-    "how",
-    [
-        {"optimiser": lambda parameters: torch.optim.SGD(parameters[:1])},
-        {
-            "optimiser": Around,
-            "scheduler": lambda o: torch.optim.lr_scheduler.StepLR(o.inner, step_size=1),
-        },
-    ],
+    "optimiser",
+    [lambda parameters: torch.optim.SGD(parameters[:1]), Around],
     ids=["a part", "around another"],
 )
-def test_an_optimiser_of_a_part_or_around_another_trains_and_nothing_is_told(how):
-    assert not told_of_optimisers(learning(**how))
+def test_an_optimiser_of_a_part_or_around_another_trains_and_nothing_is_told(optimiser):
+    assert not told_of_optimisers(learning(optimiser=optimiser))
+
+
+def test_a_rate_that_an_optimiser_around_another_does_not_load_is_told():
+    def halved(optimiser):
+        return torch.optim.lr_scheduler.StepLR(optimiser.inner, step_size=1)
+
+    told = told_of_optimisers(learning(optimiser=Around, scheduler=halved))
+    assert any("(inner)" in each for each in told)
 
 
 def test_an_optimiser_with_foreign_parameters_besides_is_told_of():
@@ -1782,3 +1784,179 @@ def test_what_an_optimiser_remembers_can_be_saved(driver):
     message = r"the optimiser of 'bank' cannot go into a checkpoint .*: a state holds a function"
     with pytest.raises(ConfigurationError, match=message):
         made.train(training=TRAINING, driver=driver)
+
+
+class Slow(torch.optim.SGD):
+    """Look-ahead: each fifth step goes half the way from where it was at the last one."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, lr=0.1)
+        (group,) = self.param_groups
+        group["steps"] = 0
+        self.slow = [p.detach().clone() for p in group["params"]]
+
+    def step(self, closure=None):
+        super().step(closure)
+        (group,) = self.param_groups
+        group["steps"] += 1
+        if group["steps"] % 5 == 0:
+            for p, slow in zip(group["params"], self.slow, strict=True):
+                slow.lerp_(p.detach(), 0.5)
+                p.data.copy_(slow)
+
+
+class Forgets:
+    """A scheduler that saves nothing of what it counts."""
+
+    def __init__(self, optimiser):
+        self.optimiser, self.steps = optimiser, 0
+
+    def step(self):
+        self.steps += 1
+        self.optimiser.param_groups[0]["lr"] = 0.1 / (1 + self.steps)
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+class Unfreezes(torch.optim.lr_scheduler.LRScheduler):
+    """One that makes a second group, which a new one has not."""
+
+    def get_lr(self):
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def step(self, epoch=None):
+        super().step()
+        if self.last_epoch == 2:
+            last = self.optimizer.param_groups[0]["params"].pop()
+            self.optimizer.add_param_group({"params": [last], "lr": 0.01})
+
+
+SGD = partial(torch.optim.SGD, lr=0.1)
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"optimiser": Master}, "goes on otherwise once it has loaded what it saves"),
+        ({"optimiser": Slow}, r"does not save when it takes a step \(slow\)"),
+        ({"optimiser": SGD, "scheduler": Forgets}, "goes on otherwise once it has loaded"),
+        ({"optimiser": SGD, "scheduler": Unfreezes}, "cannot load what it saves .* interrupted"),
+    ],
+    ids=["master copies", "look-ahead", "a scheduler", "a group more"],
+)
+def test_what_an_optimiser_or_scheduler_is_without_after_a_resume_is_told(how, told):
+    assert any(re.search(told, each) for each in told_of_optimisers(learning(**how)))
+
+
+class Teacher(nn.Linear):
+    """One with a mean of what it was, which is the same until it is trained."""
+
+    def __init__(self, *shape):
+        super().__init__(*shape)
+        self.teacher = [self.weight.detach().clone()]
+
+    def forward(self, x):
+        if self.training:
+            self.teacher = [self.teacher[0].lerp(self.weight.detach(), 0.1)]
+        return super().forward(x) + 0.1 * x @ self.teacher[0].T
+
+
+class Fourth(nn.Linear):
+    """One that changes at each fourth call."""
+
+    scale, calls = 1.0, 0
+
+    def __init__(self, *shape):
+        super().__init__(*shape)
+        self.register_buffer("count", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x):
+        if self.training:
+            self.count += 1
+            self.scale *= 0.7 if self.count % 4 == 0 else 1.0
+        return super().forward(x) * self.scale
+
+
+class InHalf(nn.Linear):
+    def state_dict(self, *given, **named):
+        return {name: value.half() for name, value in super().state_dict(*given, **named).items()}
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (Teacher, r"changes what it does not save when it computes \(teacher\)"),
+        (Fourth, r"changes what it does not save when it computes \(scale\)"),
+        (InHalf, r"trains what it does not save \(weight, bias\), or not as it is"),
+    ],
+)
+def test_what_a_model_is_without_after_a_resume_is_told_if_training_alone_shows_it(model, told):
+    assert any(re.search(told, each) for each in trained_by(model))
+
+
+class Stripped(nn.Module):
+    """Saves another's state without its prefix."""
+
+    def __init__(self, *shape):
+        super().__init__()
+        self.module = nn.Linear(*shape)
+
+    def forward(self, x):
+        return self.module(x)
+
+    def state_dict(self, *given, **named):
+        return {name: value.clone() for name, value in self.module.state_dict().items()}
+
+    def load_state_dict(self, state, strict=True, assign=False):
+        return self.module.load_state_dict(state)
+
+
+class Extra(nn.Linear):
+    calls = 0
+
+    def get_extra_state(self):
+        return self.calls
+
+    def set_extra_state(self, state):
+        self.calls = state
+
+    def forward(self, x):
+        self.calls += self.training
+        return super().forward(x) * (1 + 0.01 * self.calls)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize(
+    "model", [Stripped, Extra, lambda *shape: nn.utils.weight_norm(nn.Linear(*shape))]
+)
+def test_nothing_is_told_of_what_is_saved_under_another_name_or_computed_anew(model):
+    assert not any("does not save" in each for each in trained_by(model))
+
+
+class ExchangesInForward(nn.Linear):
+    def forward(self, x):
+        if self.training:
+            self.weight = nn.Parameter(self.weight.detach().clone())
+            self.bias = nn.Parameter(self.bias.detach().clone())
+        return super().forward(x)
+
+
+def test_a_model_that_exchanges_its_parameters_as_it_computes_is_refused():
+    with pytest.raises(ConfigurationError, match="has other parameters once it has computed"):
+        trained_by(ExchangesInForward)
+
+
+def test_an_optimiser_without_defaults_is_taken():
+    class Bare:
+        def __init__(self, parameters):
+            self.inner = torch.optim.SGD(parameters, lr=0.1)
+            self.param_groups, self.state = self.inner.param_groups, self.inner.state
+            self.step, self.zero_grad = self.inner.step, self.inner.zero_grad
+            self.state_dict = self.inner.state_dict
+            self.load_state_dict = self.inner.load_state_dict
+
+    assert learning(optimiser=Bare).train(training=TRAINING).summary["completed"]

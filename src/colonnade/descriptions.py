@@ -45,7 +45,7 @@ def described(learner: Learner) -> dict[str, Any]:
         "model": _ADDRESS.sub("", str(learner.module)),
         "start": _digest(content_of(learner.module).encode()),
         "optimiser": type(optimiser).__name__ if optimiser else "none",
-        "settings": {k: content_of(v) for k, v in optimiser.defaults.items()} if optimiser else {},
+        "settings": {k: content_of(v) for k, v in getattr(optimiser, "defaults", {}).items()},
         "scheduler": repr(learner.scheduler and _plain(learner.scheduler.state_dict())),
         "device": str(learner.device),
     }

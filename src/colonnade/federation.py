@@ -595,7 +595,7 @@ class Federation:
             whose = f"the {part} model of {own.name!r}"
             notes += notes_of_mode(whose, module)
             notes += notes_of_unsaved(whose, module, inputs)
-            notes += notes_of_optimiser(own.name, module, own.optimiser)
+            notes += notes_of_optimiser(own.name, module, own.optimiser, own.scheduler)
         return list(dict.fromkeys(notes))  # the label holder has one optimiser for both of its own
 
     def _check_learners(self) -> None:

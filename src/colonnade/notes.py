@@ -16,11 +16,17 @@ from colonnade.descriptions import content_of, kept_by, unsaved
 from colonnade.models import (
     Learner,
     OptimiserFactory,
+    SchedulerFactory,
     copied,
-    gone_on,
+    go_on_alike,
     put_into_training,
+    put_state,
+    state_of,
+    stepped_and_new,
+    trained_parameters,
 )
 from colonnade.organisations import Loss
+from colonnade.telling import named
 
 __all__ = [
     "notes_of_loss",
@@ -28,6 +34,9 @@ __all__ = [
     "notes_of_optimiser",
     "notes_of_unsaved",
 ]
+
+_TIMES = 5  # that a model is trained: what it keeps may be another thing from the second on only
+_GRADIENT = 1e-3
 
 
 def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:
@@ -52,23 +61,29 @@ def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:
     >>> notes_of_unsaved("the top model of 'bank'", Counts(), torch.ones(2, 3))[0].partition(":")[0]
     "the top model of 'bank' changes what it does not save when it computes (calls)"
     """
-    own = copied(module).cpu()
+    own, gone_on = copied(module).cpu(), copied(module).cpu()
     notes = []
     if trained := _trained_and_unsaved(own):
         notes.append(
-            f"{whose} trains what it does not save ({', '.join(trained)}): a run that goes on from "
-            "a checkpoint, and models that come back from another process, have it as it was "
-            "handed over; save it, or freeze it by requires_grad_(False)"
+            f"{whose} trains what it does not save ({', '.join(trained)}), or not as it is: a run "
+            "that goes on from a checkpoint, and models that come back from another process, have "
+            "it otherwise; save it as it is, or freeze it by requires_grad_(False)"
         )
     put_into_training(own)
     before, draws = unsaved(own), (random.getstate(), content_of(np.random.get_state()))
     try:
-        with torch.enable_grad():
-            own(inputs)
+        for _ in range(_TIMES):
+            _train(own, inputs)
+        after, shared = unsaved(own), unsaved(gone_on)
+        put_state(gone_on, state_of(own))
     except Exception:  # it may take no such batch in training; others tell
         return notes
-    after = unsaved(own)
-    if changed := [name for name in before | after if before.get(name) != after.get(name)]:
+    there = unsaved(gone_on)  # as some is saved under another name, or computed from what is
+    if changed := [
+        name
+        for name, held in after.items()
+        if held != before.get(name) and (held != there.get(name) or held == shared.get(name))
+    ]:
         notes.append(
             f"{whose} changes what it does not save when it computes ({', '.join(changed)}): where "
             "that matters make it a buffer, as a run that goes on from a checkpoint, and models "
@@ -82,15 +97,36 @@ def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:
     return notes
 
 
+def _train(module: nn.Module, inputs: Any) -> None:
+    """Let a module compute, forth and back, and take a step."""
+    trained = trained_parameters(module)
+    with torch.enable_grad():
+        output = module(inputs)
+    if not trained or not output.requires_grad:
+        return
+    output.backward(torch.full_like(output, _GRADIENT))
+    with torch.no_grad():
+        for p in trained:
+            if p.grad is not None:
+                p.sub_(p.grad.to_dense() if p.grad.is_sparse else p.grad)
+                p.grad = None
+
+
 def _trained_and_unsaved(module: nn.Module) -> list[str]:
-    """Return the parameters that are trained, and are not in what a module saves."""
-    saved = module.state_dict()
-    tensors = (value for value in saved.values() if isinstance(value, torch.Tensor))
-    there = {each.data_ptr() for each in tensors if each.layout is torch.strided}
+    """Return the parameters that are trained, and are others where what a module saves is loaded.
+
+    It is loaded into a copy that was trained otherwise.
+    """
+    other = copied(module)
+    with torch.no_grad():
+        for p in trained_parameters(other):
+            p.add_(1)
+    put_state(other, state_of(module))
+    loaded = dict(other.named_parameters())
     return [
         name
         for name, p in module.named_parameters()
-        if p.requires_grad and name not in saved and p.data_ptr() not in there  # under another name
+        if p.requires_grad and content_of(p.detach()) != content_of(loaded[name].detach())
     ]
 
 
@@ -143,8 +179,16 @@ def notes_of_loss(name: str, loss: Loss, before: str) -> list[str]:
     ]
 
 
-def notes_of_optimiser(name: str, module: nn.Module, optimiser: OptimiserFactory) -> list[str]:
+def notes_of_optimiser(
+    name: str,
+    module: nn.Module,
+    optimiser: OptimiserFactory,
+    scheduler: SchedulerFactory | None = None,
+) -> list[str]:
     """Return what an optimiser has that no step trains, or changes and does not save.
+
+    It is told, too, if another one, with its scheduler, that has loaded what they save goes on
+    otherwise, whatever that is due to.
 
     >>> class Counts(torch.optim.SGD):
     ...     steps = 0
@@ -155,24 +199,50 @@ def notes_of_optimiser(name: str, module: nn.Module, optimiser: OptimiserFactory
     "the optimiser Counts of 'bank' changes what it does not save when it takes a step (steps)"
     """
     try:
-        stepped, other = gone_on(name, module, optimiser)
+        stepped, new = stepped_and_new(name, module, optimiser, scheduler)
     except Exception:  # it has nothing to train, or others tell
         return []
     whose = f"the optimiser {type(stepped.optimiser).__name__} of {name!r}"
+    try:
+        new.load_state_dict(stepped.state_dict())
+    except Exception as error:
+        return [
+            f"{whose}, or its scheduler, cannot load what it saves ({named(error)}): a run that is "
+            "interrupted cannot go on from a checkpoint"
+        ]
     notes = []
     if _has_others(stepped):
         notes.append(
             f"{whose} has parameters besides that no step trains, as those of a model are that a "
             "run trains a copy of: use those that are handed over alone"
         )
-    before, after = _held(other.optimiser), _held(stepped.optimiser)
-    if changed := [key for key in before | after if before.get(key) != after.get(key)]:
+    before, after = _held(new.optimiser), _held(stepped.optimiser)
+    are_alike = _go_on_alike(name, module, stepped, new)
+    if changed := [
+        key
+        for key in before | after
+        if before.get(key) != after.get(key)
+        and not (are_alike and hasattr(vars(stepped.optimiser).get(key), "param_groups"))
+    ]:
         notes.append(
             f"{whose} changes what it does not save when it takes a step ({', '.join(changed)}): "
             "where that matters keep it in its state or in param_groups, as a run that goes on "
             "from a checkpoint is without it"
         )
+    elif not are_alike:
+        notes.append(
+            f"{whose}, with its scheduler, goes on otherwise once it has loaded what it saves, and "
+            "so does a run that goes on from a checkpoint: have state_dict save, and "
+            "load_state_dict restore, all that a step uses, as it is, copies of parameters too"
+        )
     return notes
+
+
+def _go_on_alike(name: str, module: nn.Module, one: Learner, other: Learner) -> bool:
+    try:
+        return go_on_alike(name, module, one, other)
+    except Exception:
+        return False
 
 
 def _has_others(learner: Learner) -> bool:

@@ -19,6 +19,7 @@ from colonnade.models.learner import (
     put_state,
     state_of,
     take,
+    trained_parameters,
     versions_of,
 )
 from colonnade.models.learning import check_bottom_learns, check_top_learns
@@ -26,7 +27,12 @@ from colonnade.models.lstm import Lstm
 from colonnade.models.mlp import mlp
 from colonnade.models.modes import evaluating, put_into_training
 from colonnade.models.mvcnn import Mvcnn
-from colonnade.models.optimising import check_optimiser, check_schedule, gone_on
+from colonnade.models.optimising import (
+    check_optimiser,
+    check_schedule,
+    go_on_alike,
+    stepped_and_new,
+)
 from colonnade.models.polynomial import LinearInPowers, Polynomial, terms_of
 from colonnade.models.resnet import ResNet18, group_norm
 from colonnade.models.rows_apart import alike, check_rows_apart, half_of
@@ -72,7 +78,7 @@ __all__ = [
     "copied",
     "drawing_alike",
     "evaluating",
-    "gone_on",
+    "go_on_alike",
     "group_norm",
     "half_of",
     "load_own_state",
@@ -85,8 +91,10 @@ __all__ = [
     "shown",
     "sparse_parameters",
     "state_of",
+    "stepped_and_new",
     "take",
     "terms_of",
+    "trained_parameters",
     "tried",
     "versions_of",
     "without_dropout",

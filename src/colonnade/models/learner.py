@@ -312,13 +312,19 @@ class Learner:
 
     @drawing_by(_STATES)
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what ``state_dict`` returned."""
+        """Restore what ``state_dict`` returned.
+
+        Raises
+        ------
+        ConfigurationError
+            If the optimiser or the scheduler cannot load what it saved.
+        """
         put_state(self.module, state["module"])
-        if self.optimiser is not None:
-            # Torch would share the tensors of the state rather than copy them.
-            self.optimiser.load_state_dict(copy.deepcopy(state["optimiser"]))
-        if self.scheduler is not None:
-            self.scheduler.load_state_dict(copy.deepcopy(state["scheduler"]))
+        for key, own in (("optimiser", self.optimiser), ("scheduler", self.scheduler)):
+            if own is not None:
+                with blamed(f"the {key} {type(own).__name__} cannot load what it saved"):
+                    # Torch would share the tensors of the state rather than copy them.
+                    own.load_state_dict(copy.deepcopy(state[key]))
 
 
 def _moved(inputs: Any, device: torch.device) -> Any:

@@ -96,6 +96,7 @@ def _stepped(
     """Return a copy of a module that went forth and back twice; None if it takes no such batch."""
     own = copied(module).cpu()
     put_into_training(own)
+    handed_over = [*own.parameters()]
     for step in ("", " a second time"):
         try:
             with torch.enable_grad():
@@ -112,4 +113,9 @@ def _stepped(
                 f"{whose} cannot be differentiated{step}: {first_line(error)}; let it detach() "
                 "what it keeps of one batch for the next"
             ) from error
+    if not {*map(id, trained_parameters(own))} <= {*map(id, handed_over)}:
+        raise ConfigurationError(
+            f"{whose} has other parameters once it has computed, and no optimiser would train "
+            "them: let it copy values into those that it has"
+        )
     return own

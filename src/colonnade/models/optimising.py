@@ -28,10 +28,11 @@ from colonnade.models.trial import has_some, made, useless
 from colonnade.quiet import warning_otherwise
 from colonnade.telling import first_line
 
-__all__ = ["check_optimiser", "check_schedule", "gone_on"]
+__all__ = ["check_optimiser", "check_schedule", "go_on_alike", "stepped_and_new"]
 
 _MOST = 1000  # steps of a scheduler, which are some milliseconds
 _STEPS = 2  # many remember something from the second step on only
+_EPOCHS, _STEPS_OF_AN_EPOCH = 3, 4  # in which most that wait for a few steps do something
 _AS = "take one that needs nothing at a step, as StepLR, CosineAnnealingLR or OneCycleLR"
 
 
@@ -123,20 +124,45 @@ def check_schedule(
                 learner.advance_schedule()
 
 
-def gone_on(owner: str, module: nn.Module, optimiser: OptimiserFactory) -> tuple[Learner, Learner]:
-    """Return a small learner that took some steps, and another that goes on from what it saves.
+def stepped_and_new(
+    owner: str, module: nn.Module, optimiser: OptimiserFactory, scheduler: SchedulerFactory | None
+) -> tuple[Learner, Learner]:
+    """Return a small learner that took some steps, and another that took none.
 
     Raises
     ------
     Exception
-        As whatever the optimiser holds may.
+        As whatever optimiser and scheduler hold may.
     """
-    stepped, other = (_small(owner, module, optimiser, "cpu") for _ in range(2))
+    stepped, new = (_small(owner, module, optimiser, "cpu") for _ in range(2))
     with drawing(), warning_otherwise():
         warnings.simplefilter("ignore")
-        _take_steps(owner, stepped, module)
-    other.load_state_dict(stepped.state_dict())
-    return stepped, other
+        for each in (stepped, new):
+            each.scheduler = scheduler(each.optimiser) if scheduler and each.optimiser else None
+        _train(owner, stepped, module)
+    return stepped, new
+
+
+def go_on_alike(owner: str, module: nn.Module, one: Learner, other: Learner) -> bool:
+    """Return whether two small learners of a module come to the same by the same gradients.
+
+    Raises
+    ------
+    Exception
+        As whatever optimiser and scheduler hold may.
+    """
+    with drawing(), warning_otherwise():
+        warnings.simplefilter("ignore")
+        for each in (one, other):
+            _train(owner, each, module)
+    return all(map(torch.equal, one.module.parameters(), other.module.parameters()))
+
+
+def _train(owner: str, learner: Learner, module: nn.Module) -> None:
+    """Take as many steps as an optimiser may wait for, and some of the scheduler."""
+    for _ in range(_EPOCHS):
+        _take_steps(owner, learner, module, _STEPS_OF_AN_EPOCH)
+        learner.advance_schedule()
 
 
 def _small(
@@ -156,9 +182,9 @@ def _filled(shape: Sequence[int], dtype: torch.dtype, device: str | torch.device
     return numbers.to(dtype).reshape(tuple(shape))
 
 
-def _take_steps(owner: str, learner: Learner, module: nn.Module) -> None:
+def _take_steps(owner: str, learner: Learner, module: nn.Module, steps: int = _STEPS) -> None:
     sparse = {id(p) for p in sparse_parameters(module)}
-    for _ in range(_STEPS):
+    for _ in range(steps):
         for p, original in zip(
             learner.module.parameters(), trained_parameters(module), strict=True
         ):
