@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nvflare.apis.impl.job_def_manager import SimpleJobDefManager
 from nvflare.fuel.f3.cellnet import core_cell
 from nvflare.fuel.f3.cellnet.core_cell import CertificateExchanger, CoreCell
 from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
@@ -9,6 +10,8 @@ from nvflare.fuel.f3.drivers.tcp_driver import TcpStreamServer
 from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 from nvflare.fuel.utils.fobs import lobs
 from nvflare.private import stream_runner
+from nvflare.private.fed.server.job_runner import JobRunner
+from nvflare.private.fed.server.server_engine import ServerEngine
 
 from colonnade.deployment import cell_guard
 
@@ -21,6 +24,8 @@ CHANGED = (
     (SfmConnection, ["__init__"]),
     (lobs, ["get_datum_dir", "get_dot_handler"]),
     (stream_runner, ["Lock"]),
+    (SimpleJobDefManager, ["set_status", "update_meta", "get_jobs_to_schedule"]),
+    (ServerEngine, ["check_client_resources"]),
     (cell_guard, ["_sites", "_operators", "_dropped"]),
 )
 
@@ -32,3 +37,4 @@ def put_back(monkeypatch):
             usual = getattr(changed, name)
             copied = type(usual)(usual) if isinstance(usual, set | dict) else usual
             monkeypatch.setattr(changed, name, copied)
+    monkeypatch.setattr(JobRunner, "_check_job_status", vars(JobRunner)["_check_job_status"])

@@ -35,6 +35,13 @@ _CLASS = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
 _LARGEST = 2**24  # bytes of a job's files together
 _LONGEST_NAME = 300
 _NUMBER = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SCHEDULED = (
+    JobMetaKey.SCHEDULE_COUNT,
+    JobMetaKey.SCHEDULE_HISTORY,
+    JobMetaKey.LAST_SCHEDULE_TIME,
+    JobMetaKey.JOB_DEPLOY_DETAIL,
+    JobMetaKey.RESOURCE_SPEC,
+)
 _NO = "this is no job as `colonnade deploy --to` writes it"
 
 
@@ -53,7 +60,18 @@ def why_refused(meta: Mapping[str, Any]) -> str:
     name = meta.get(JobMetaKey.JOB_NAME.value)
     if not isinstance(name, str) or len(name) > _LONGEST_NAME:  # FLARE lists no job beside it
         return f"{_NO}: its name is none"
+    if any(meta.get(key.value) for key in _SCHEDULED) or not _may_be_scheduled(meta):
+        return f"{_NO}: FLARE would schedule no job beside it"
     return ""
+
+
+def _may_be_scheduled(meta: Mapping[str, Any]) -> bool:
+    least, all_of = (
+        meta.get(key.value) for key in (JobMetaKey.MIN_CLIENTS, JobMetaKey.MANDATORY_CLIENTS)
+    )
+    return (least is None or type(least) is int) and (
+        all_of is None or (isinstance(all_of, list) and all(isinstance(n, str) for n in all_of))
+    )
 
 
 def is_archive_of_ours(app: Any) -> bool:
