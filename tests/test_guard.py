@@ -53,7 +53,8 @@ JOB = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
 @pytest.fixture(autouse=True)
 def loaders(monkeypatch):
     monkeypatch.setattr(ConfigFactory, "_fmt2Loader", dict(ConfigFactory._fmt2Loader))
-    monkeypatch.setattr("colonnade.deployment.guard.guard_cells", lambda: None)
+    for each in ("cells", "runner"):
+        monkeypatch.setattr(f"colonnade.deployment.guard.guard_{each}", lambda: None)
 
 
 class Asked:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import getattr_static
+
 from nvflare.apis.impl.job_def_manager import SimpleJobDefManager
 from nvflare.fuel.f3.cellnet import core_cell
 from nvflare.fuel.f3.cellnet.core_cell import CertificateExchanger, CoreCell
@@ -25,6 +27,7 @@ CHANGED = (
     (lobs, ["get_datum_dir", "get_dot_handler"]),
     (stream_runner, ["Lock"]),
     (SimpleJobDefManager, ["set_status", "update_meta", "get_jobs_to_schedule"]),
+    (JobRunner, ["_check_job_status"]),
     (ServerEngine, ["check_client_resources"]),
     (cell_guard, ["_sites", "_operators", "_dropped"]),
 )
@@ -34,7 +37,6 @@ def put_back(monkeypatch):
     """Let what a guard changes of FLARE be as it was, afterwards."""
     for changed, names in CHANGED:
         for name in names:
-            usual = getattr(changed, name)
+            usual = getattr_static(changed, name)  # a static method as such
             copied = type(usual)(usual) if isinstance(usual, set | dict) else usual
             monkeypatch.setattr(changed, name, copied)
-    monkeypatch.setattr(JobRunner, "_check_job_status", vars(JobRunner)["_check_job_status"])

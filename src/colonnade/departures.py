@@ -69,6 +69,7 @@ class _Line(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Line).decode
+_NO_LINE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def _chained(before: bytes, said: bytes) -> bytes:
@@ -288,7 +289,7 @@ def _read(path: Path, name: str) -> tuple[list[bytes], list[_Line]]:
         raise _damaged(path, "it ends in what is no message")
     try:
         rows = [_decode(line) for line in lines]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except _NO_LINE as error:
         raise _damaged(path, str(error)) from None
     for row in rows:
         if row.sender != name:
@@ -302,7 +303,7 @@ def _read(path: Path, name: str) -> tuple[list[bytes], list[_Line]]:
 def _is_line(data: bytes) -> bool:
     try:
         _decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except _NO_LINE:
         return False
     return True
 

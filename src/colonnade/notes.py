@@ -217,7 +217,7 @@ def notes_of_optimiser(
             "run trains a copy of: use those that are handed over alone"
         )
     before, after = _held(new.optimiser), _held(stepped.optimiser)
-    are_alike = _go_on_alike(name, module, stepped, new)
+    are_alike = go_on_alike(name, module, stepped, new)
     if changed := [
         key
         for key in before | after
@@ -236,13 +236,6 @@ def notes_of_optimiser(
             "load_state_dict restore, all that a step uses, as it is, copies of parameters too"
         )
     return notes
-
-
-def _go_on_alike(name: str, module: nn.Module, one: Learner, other: Learner) -> bool:
-    try:
-        return go_on_alike(name, module, one, other)
-    except Exception:
-        return False
 
 
 def _has_others(learner: Learner) -> bool:

@@ -50,7 +50,6 @@ from nvflare.private.defs import CellMessageHeaderKeys, ClientType
 from colonnade.deployment.cells import INTRODUCTIONS
 from colonnade.deployment.heard import may_ask
 from colonnade.deployment.held_up import guard_connections, speaking_for
-from colonnade.deployment.runner_guard import guard_runner
 from colonnade.errors import ConfigurationError
 from colonnade.telling import short
 
@@ -88,7 +87,6 @@ def guard_cells() -> None:
         lobs.get_dot_handler = _refuse_download
         stream_runner.Lock = threading.RLock  # who sends a first piece twice had it wait for itself
         guard_connections()
-        guard_runner()
 
 
 def check_guarded() -> None:

@@ -5,8 +5,9 @@ folders, or call parts of a job: whether a right is needed is said by who asks. 
 configuration of a job in languages that take in files, addresses and the environment, and tells
 what it read where that is wrong. So a ``Guard``, which ``colonnade prepare-kit`` puts into the
 settings of a site and of the server, hears each request first. A site's process runs jobs for the
-server, which are Colonnade's, and ends, and no more; the server takes no others. Who may ask
-anything at all, ``heard`` says, and ``cell_guard`` sees to it.
+server, which are Colonnade's, and ends, and no more; the server takes no others, and goes on
+running these, as ``runner_guard`` has it. Who may ask anything at all, ``heard`` says, and
+``cell_guard`` sees to it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from nvflare.private.defs import (
 
 from colonnade.deployment.cell_guard import guard_cells
 from colonnade.deployment.own_jobs import is_archive_of_ours, is_number, why_refused
+from colonnade.deployment.runner_guard import guard_runner
 from colonnade.telling import short
 
 __all__ = ["Guard"]
@@ -81,6 +83,7 @@ class Guard(FLComponent):  # type: ignore[misc]  # untyped in FLARE
     def __init__(self) -> None:
         super().__init__()
         guard_cells()
+        guard_runner()
         for kind in (ConfigFormat.PYHOCON, ConfigFormat.OMEGACONF):
             ConfigFactory._fmt2Loader[kind] = _OnlyJson(kind)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import polars as pl
 
 from colonnade.errors import DataError
 from colonnade.tables.numerals import CODE, MISSING
 from colonnade.tables.place import Place
-from colonnade.tables.remedies import as_text, named_in, setting
+from colonnade.tables.remedies import as_missing, as_text, named_in, setting
 from colonnade.tables.writings import is_date, is_written_number, share_of
 
 __all__ = ["MOSTLY", "are_codes", "check_text", "check_whole", "is_code", "rounded_categories"]
@@ -103,9 +101,8 @@ def check_text(name: str, values: pl.Series, few: int, place: Place) -> str | No
         found = distinct.filter(~number & ~absent if number.sum() < all_of_them else absent)[0]
         raise DataError(
             f"{_where(name, values, found, place)}: {found!r} is no number, and {number.sum()} of "
-            f"the {len(distinct)} different values are: correct it, read the table with "
-            f"missing=[{found!r}] (YAML: missing: [{json.dumps(found, ensure_ascii=False)}]) if it "
-            f"stands for none, or, if it is text, {named_in('categorical', name)}"
+            f"the {len(distinct)} different values are: correct it, {as_missing(found)}, or, if it "
+            f"is text, {named_in('categorical', name)}"
         )
     if all_of_them > few and number.sum() > _PARTLY * all_of_them:
         found = distinct.filter(~number & ~absent)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-__all__ = ["as_text", "named_in", "setting"]
+__all__ = ["as_missing", "as_text", "named_in", "setting"]
 
 
 def named_in(parameter: str, column: str, it: str = "the column") -> str:
@@ -15,6 +15,19 @@ def named_in(parameter: str, column: str, it: str = "the column") -> str:
 {ignore: ["name"]})'
     """
     return f"name {it} in {parameter}: {setting(parameter, [column])}"
+
+
+def as_missing(value: str) -> str:
+    """Return the advice how cells of a value become missing ones.
+
+    >>> print(as_missing("old"))
+    read the table with missing=['old'] (YAML: missing: ["old"]) if it stands for none
+    """
+    written = json.dumps(value, ensure_ascii=False)
+    return (
+        f"read the table with missing=[{value!r}] (YAML: missing: [{written}]) if it stands for "
+        "none"
+    )
 
 
 def as_text(column: str) -> str:

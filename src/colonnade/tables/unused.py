@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import polars as pl
 
 from colonnade.errors import DataError
 from colonnade.tables.cells import MOSTLY, are_codes, is_code
 from colonnade.tables.numerals import MISSING, settled
-from colonnade.tables.remedies import named_in
+from colonnade.tables.remedies import as_missing, named_in
 from colonnade.tables.table import SelectedRows
 
 __all__ = ["check_unused"]
@@ -62,9 +60,8 @@ def check_unused(name: str, used: pl.Series, table: SelectedRows) -> str | None:
     if number.sum() > MOSTLY * int(said.sum()) and not are_all_codes:
         raise DataError(
             f"{where}: {found!r} makes text of the column, although its row is left out and all "
-            "that are used have numbers: correct it, read the table with "
-            f"missing=[{found!r}] (YAML: missing: [{json.dumps(found, ensure_ascii=False)}]) if it "
-            f"stands for none, or, if the column is text, {named_in('categorical', name, it='it')}"
+            f"that are used have numbers: correct it, {as_missing(found)}, or, if the column is "
+            f"text, {named_in('categorical', name, it='it')}"
         )
     return (
         f"{where}: what stands there makes text of the column, so numbers are taken as categories, "
