@@ -137,6 +137,17 @@ def test_a_stream_comes_whole_or_not_at_all(process):
     assert process("server").hears(OPERATOR, "hci_channel", "command", streamed=True, said=said)
 
 
+def test_an_operator_is_answered_in_pieces(process):
+    """What the server says to an operator may be long, and of nobody else."""
+    pieces = {StreamHeaderKey.SIZE: 900, StreamHeaderKey.DATA_TYPE: StreamDataType.CHUNK}
+    operator = process(OPERATOR)
+    for origin, is_heard in (("server", True), ("bank", False)):
+        heard = operator.hears(origin, "return_only", "any", streamed=True, said=pieces)
+        assert heard == is_heard
+    assert not operator.hears("server", "admin", "train.abort")
+    assert not process("bank").hears("server", "admin", "x", streamed=True, said=pieces)
+
+
 def test_what_the_server_passes_on_is_heard(process):
     assert process(f"bank.{JOB}").hears(f"shop.{JOB}", SEALED, "between", by="server")
     assert process("server").hears(f"shop.{JOB}", "any", "any", by="shop", to=f"bank.{JOB}")

@@ -730,3 +730,32 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path, name):
     found = store.latest()
     assert found is not None
     assert found.round == 1
+
+
+@pytest.mark.parametrize("place", ["round-00000003", "writing-round-00000004"])
+@pytest.mark.parametrize("what", ["run/config.yaml", "notes.txt", "deep.json/data"])
+def test_what_is_no_checkpoints_is_not_removed(tmp_path, place, what):
+    """A folder of somebody's in the place of a checkpoint went as the run went on."""
+    store = filled(tmp_path, 2)
+    own = store.folder / place / what
+    own.parent.mkdir(parents=True)
+    own.write_text("somebody's", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="is no part of a checkpoint: move it away"):
+        store.latest()
+    with pytest.raises(Unwritten):
+        commit(store, 3)
+    assert own.read_text(encoding="utf-8") == "somebody's"
+
+
+def test_a_checkpoint_elsewhere_is_not_removed(tmp_path):
+    """Of a link, the files that it names."""
+    store = filled(tmp_path, 2, 3)
+    kept = (store.folder / "round-00000002").rename(tmp_path / "kept")
+    (store.folder / "round-00000002").symlink_to(kept)
+    before = {file.name for file in kept.iterdir()}
+    with pytest.raises(CheckpointError, match="round-00000002 is no part of a checkpoint"):
+        store.latest()
+    for removes in (lambda: store.go_back_to(None), lambda: commit(store, 4)):
+        with pytest.raises(Unwritten):
+            removes()
+    assert {file.name for file in kept.iterdir()} == before

@@ -18,13 +18,17 @@ SEALED, KEYS = "colonnade-sealed", "credential_manager"
 SAID = [  # what is said in a run: to whom, by whom, on which channel, about what
     *(("server", "bank", "task", topic) for topic in JOINS),
     *(("server", OPERATOR, "task", topic) for topic in ("challenge", "register")),
-    ("server", OPERATOR, "hci_channel", "command"),
+    *(("server", OPERATOR, "hci_channel", topic) for topic in ("command", "SESSION_EXPIRED")),
     ("server", OPERATOR, "aux_communication", "ObjectStreamer.Request"),
     ("server", OPERATOR, "aux_communication", "ObjectStreamer.Abort"),
     ("server", OPERATOR, *DOWNLOAD),
     ("server", f"server.{JOB}", "server_parent_listener", "heartbeat"),
     ("server", OPERATOR, "sm__STREAM", "sm__ACK"),
     ("server", OPERATOR, "sm__STREAM", "sm__ERROR"),
+    (OPERATOR, "server", "sm__STREAM", "sm__ACK"),
+    (OPERATOR, "server", "sm__STREAM", "sm__ERROR"),
+    (OPERATOR, "server", "return_only", "any"),
+    (OPERATOR, "server", "hci_channel", "SESSION_EXPIRED"),
     (f"server.{JOB}", f"bank.{JOB}", "sm__STREAM", "sm__ACK"),
     (f"server.{JOB}", f"bank.{JOB}", "sm__STREAM", "sm__ERROR"),
     (f"bank.{JOB}", f"server.{JOB}", "sm__STREAM", "sm__ACK"),
@@ -75,7 +79,7 @@ def asked(own, origin, channel, topic):
 IN_A_RUN = {asked(*said) for said in SAID if root(said[0]) != root(said[1])}
 
 
-@pytest.mark.parametrize("own", ["server", "bank", f"server.{JOB}", f"bank.{JOB}"])
+@pytest.mark.parametrize("own", ["server", "bank", OPERATOR, f"server.{JOB}", f"bank.{JOB}"])
 def test_what_a_run_says_may_be_asked_and_nothing_else(own):
     """Members ended others' jobs, had events fired and asked how connections are."""
     for origin in (*NAMES, *STRANGERS):
@@ -110,6 +114,11 @@ def test_what_a_run_says_may_be_asked_and_nothing_else(own):
         ("bank", f"server.{JOB}", "admin", "train.abort"),
         ("bank", "shop", "admin", "train.abort"),
         ("bank", OPERATOR, "admin", "train.abort"),
+        (OPERATOR, "server", "admin", "train.abort"),
+        (OPERATOR, "server", "hci_channel", "command"),
+        (OPERATOR, "server", "aux_communication", "fed.event"),
+        (OPERATOR, "server", "_net_manager", "stop_cell"),
+        (OPERATOR, "bank", "hci_channel", "SESSION_EXPIRED"),
         (f"bank.{JOB}", "server", "client_command", "abort"),
         (f"bank.{JOB}", f"server.{JOB}", "client_command", "abort"),
         (f"bank.{JOB}", f"server.{JOB}", "aux_communication", "fed.event"),

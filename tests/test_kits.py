@@ -10,7 +10,7 @@ import pytest
 
 from colonnade import cli
 from colonnade.deployment.flare_paths import check_folder, check_program
-from colonnade.deployment.folders import CLASSES, GUARD, TRACKERS, VALIDATOR
+from colonnade.deployment.folders import CLASSES, GUARD, OPERATOR_GUARD, TRACKERS, VALIDATOR
 from colonnade.deployment.kits import prepare_kit
 from colonnade.errors import ConfigurationError, DataError
 
@@ -164,7 +164,7 @@ def test_a_kit_without_rights_is_none(kit):
 
 
 def test_what_is_no_kit_is_told(tmp_path):
-    with pytest.raises(ConfigurationError, match="is no kit of a site or a server"):
+    with pytest.raises(ConfigurationError, match="is no kit of a site, a server or an operator"):
         prepare_kit(tmp_path)
 
 
@@ -228,7 +228,7 @@ def test_the_command(kit, monkeypatch, capsys):
     with pytest.raises(SystemExit) as left:
         cli.main()
     assert left.value.code == 0
-    assert "lets Colonnade's jobs in" in capsys.readouterr().out
+    assert "guards this kit" in capsys.readouterr().out
     assert (kit / "local/resources.json").is_file()
 
 
@@ -242,3 +242,56 @@ def test_a_real_kit(tmp_path):
             assert settings["class_allow_list"] == [*CLASSES]
             assert "/tmp/nvflare" not in json.dumps(settings)
         assert not list(Path(local.folder).rglob("*.writing-*"))
+
+
+@pytest.fixture
+def operators(tmp_path):
+    for folder in ("startup", "local"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "startup/fed_admin.json").write_text("{}", encoding="utf-8")
+    usual = {"format_version": 1, "admin": {"prompt": "> "}}
+    (tmp_path / "local/resources.json.default").write_text(json.dumps(usual), encoding="utf-8")
+    return tmp_path
+
+
+def test_an_operators_programs_have_a_guard(operators):
+    for _ in range(2):
+        settings = json.loads(prepare_kit(operators).read_text(encoding="utf-8"))
+        assert settings == {
+            "format_version": 1,
+            "admin": {"prompt": "> "},
+            "handlers": [{"path": OPERATOR_GUARD, "args": {}}],
+        }
+    assert {file.name for file in (operators / "local").iterdir()} == {
+        "resources.json",
+        "resources.json.default",
+    }
+    (operators / "local/resources.json").write_text('{"handlers": [7]}', encoding="utf-8")
+    with pytest.raises(DataError, match=r"resources\.json is not as FLARE writes it: "):
+        prepare_kit(operators)
+
+
+def test_an_operator_tracks_nothing(operators):
+    with pytest.raises(ConfigurationError, match="is an operator's kit: the server's is told to"):
+        prepare_kit(operators, "mlflow")
+    assert not (operators / "local/resources.json").exists()
+
+
+def test_flare_makes_the_guard_of_an_operators_program(tmp_path, monkeypatch):
+    pytest.importorskip("nvflare")
+    from nvflare.apis.workspace import Workspace
+    from nvflare.fuel.hci.client.config import secure_load_admin_config
+
+    from colonnade.deployment.cell_guard import check_guarded
+    from colonnade.deployment.local import local_federation
+    from toy_guarded import put_back
+
+    put_back(monkeypatch)
+    with local_federation(tmp_path / "f", ["bank"]) as local:
+        kit = local.folder / "operator@colonnade.local"
+        read = secure_load_admin_config(Workspace(root_dir=str(kit)))
+    assert [f"{type(each).__module__}.{type(each).__name__}" for each in read.handlers] == [
+        OPERATOR_GUARD
+    ]
+    assert read.get_admin_config()["server_identity"] == "localhost"
+    check_guarded()

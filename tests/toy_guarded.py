@@ -10,6 +10,8 @@ from nvflare.fuel.f3.cellnet.core_cell import CertificateExchanger, CoreCell
 from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
 from nvflare.fuel.f3.drivers.tcp_driver import TcpStreamServer
 from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
+from nvflare.fuel.hci.client.api import AdminAPI
+from nvflare.fuel.hci.client.file_transfer import FileTransferModule
 from nvflare.fuel.utils.fobs import lobs
 from nvflare.private import stream_runner
 from nvflare.private.fed.server.job_runner import JobRunner
@@ -29,6 +31,8 @@ CHANGED = (
     (SimpleJobDefManager, ["set_status", "update_meta", "get_jobs_to_schedule"]),
     (JobRunner, ["_check_job_status"]),
     (ServerEngine, ["check_client_resources"]),
+    (FileTransferModule, ["_tx_path", "pull_binary_file", "pull_folder"]),
+    (AdminAPI, ["server_execute"]),
     (cell_guard, ["_sites", "_operators", "_dropped"]),
 )
 

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from errno import ENOENT
@@ -34,6 +33,7 @@ from colonnade.ordinary import read_ordinary
 __all__ = ["Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_state"]
 
 FORMAT = 6
+_SUFFIXES = frozenset({".safetensors", ".parquet", ".json"})  # of all that a checkpoint has
 
 State = dict[str, Any]
 _SAVED = frozenset(
@@ -196,8 +196,8 @@ class Draft:
     def __init__(self, target: Path) -> None:
         self._target = target
         self.folder = target.with_name(f"writing-{target.name}")
-        shutil.rmtree(self.folder, ignore_errors=True)
         with explained(self.folder):
+            _remove(self.folder)
             self.folder.mkdir()
 
     def write(self, file: str, data: bytes) -> None:
@@ -232,7 +232,7 @@ class Draft:
         self.write("manifest.json", json.dumps(manifest).encode())
         with explained(self._target):
             _sync_folder(self.folder)
-            shutil.rmtree(self._target, ignore_errors=True)  # only ever a damaged one
+            _remove(self._target)  # only ever a damaged one
             self.folder.rename(self._target)
             _sync_folder(self._target.parent)
 
@@ -325,7 +325,7 @@ class CheckpointStore:
         self.make()
         with explained(self.folder):
             for old in (*self._folders()[: -self._keep], *self._folders("writing-")):
-                shutil.rmtree(old)
+                _remove(old)
 
     def latest(self, check: Callable[[Checkpoint], None] = _anything) -> Checkpoint | None:
         """Return the newest complete checkpoint, or None when there is none; see ``held``."""
@@ -352,6 +352,8 @@ class CheckpointStore:
         damaged: list[str] = []
         refused: list[CheckpointError] = []
         there = False
+        for folder in (*self._folders(), *self._folders("writing-")):
+            _check_own(folder)
         for folder in reversed(self._folders()):
             manifest = _manifest(folder)
             if manifest is None:
@@ -423,7 +425,7 @@ class CheckpointStore:
         with explained(self.folder):
             for folder in self._folders():
                 if checkpoint is None or folder > checkpoint.folder:
-                    shutil.rmtree(folder)
+                    _remove(folder)
         if self._clock is not None:
             before = () if checkpoint is None else self._clocks_of(checkpoint.manifest)
             self.clocks = continued(
@@ -459,6 +461,29 @@ class CheckpointStore:
             return sorted(path for path in there if ours.fullmatch(path.name) and path.is_dir())
         except OSError as error:
             raise unread(self.folder, error) from error
+
+
+def _check_own(folder: Path) -> None:
+    """Raise ``CheckpointError`` where there is what no checkpoint has: they are removed in time."""
+    try:
+        linked = folder.is_symlink()
+        others = [folder] if linked else sorted(p for p in folder.iterdir() if not _is_own(p))
+    except OSError as error:
+        raise unread(folder, error) from error
+    if others:
+        raise CheckpointError(f"{others[0]} is no part of a checkpoint: move it away")
+
+
+def _is_own(path: Path) -> bool:
+    return path.suffix in _SUFFIXES and not path.is_dir()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a checkpoint, and nothing that is none, if it is there."""
+    if folder.is_dir():
+        for path in [] if folder.is_symlink() else filter(_is_own, [*folder.iterdir()]):
+            path.unlink()
+        folder.rmdir()  # which the system refuses where more is in it, and of a link
 
 
 def _check_format(folder: Path, manifest: Mapping[str, Any]) -> None:

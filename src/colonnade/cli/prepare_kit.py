@@ -15,7 +15,10 @@ __all__ = ["prepare_kit"]
 
 def prepare_kit(
     kit: Annotated[
-        Path, typer.Argument(help="Folder that `nvflare provision` made for a site or the server.")
+        Path,
+        typer.Argument(
+            help="Folder that `nvflare provision` made for a site, the server or an operator."
+        ),
     ],
     track: Annotated[
         Tracked | None,
@@ -25,13 +28,14 @@ def prepare_kit(
         ),
     ] = None,
 ) -> None:
-    """Let a site, or the server, run Colonnade's jobs and no others.
+    """Let a site, or the server, run Colonnade's jobs and no others; guard an operator's programs.
 
     Writes local/resources.json and local/authorization.json in the kit: jobs may name Colonnade's
     two classes, nobody has code run or files read there, the logs of a site stay at the site, and
-    a server keeps in the kit what it would keep in /tmp.
+    a server keeps in the kit what it would keep in /tmp. Of an operator's kit, it has what is
+    downloaded stay in its folder, wherever the server says it goes.
     """
     from colonnade.deployment.kits import prepare_kit as prepare
 
     settings = prepare(kit, track.value if track else None)
-    say(out, f"{settings} lets Colonnade's jobs in.")
+    say(out, f"{settings} guards this kit: start anew what uses it.")

@@ -76,7 +76,7 @@ _counting = threading.Lock()
 def guard_cells() -> None:
     """Let each cell of this process hear what is on the list, and nothing else.
 
-    A site's process, the server's and those of jobs do so before they have a cell.
+    A site's process, the server's, those of jobs and an operator's do so before they have a cell.
     """
     if not _is_guarded():
         CoreCell.process_message = _guarded(CoreCell.process_message)
@@ -157,7 +157,7 @@ def _why_dropped(
         and (channel == INTRODUCTIONS or not _is_to_be_decrypted(message))
         and (channel != CellChannel.CELLNET or by == origin)  # a neighbour's goodbye, and its own
         and (channel != CellChannel.SERVER_MAIN or _names_itself(connection, topic, message))
-        and (_is_whole(message) or FQCN.get_root(by) in (FQCN.get_root(own), *_operators))
+        and (_is_whole(message) or _may_stream(*map(FQCN.get_root, (own, by))))
     ):
         said = (short(repr(each)) for each in (topic, channel, origin))
         return "{} on {}, asked by {}".format(*said)
@@ -235,6 +235,11 @@ def _is_whole(message: Message) -> bool:
     piece = (StreamHeaderKey.SEQUENCE, StreamHeaderKey.DATA_TYPE, StreamHeaderKey.SIZE)
     size = len(message.payload)
     return tuple(map(message.get_header, piece)) == (0, StreamDataType.FINAL, size)
+
+
+def _may_stream(own: str, by: str) -> bool:
+    """Whether pieces may come of who is connected: of an operator, to one, and of ourselves."""
+    return by == own or by in _operators or is_valid_admin_client_name(own)
 
 
 def _asked_on(message: Message) -> tuple[Any, Any]:

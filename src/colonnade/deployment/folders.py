@@ -31,6 +31,7 @@ __all__ = [
     "CLIENT",
     "GUARD",
     "JOB",
+    "OPERATOR_GUARD",
     "SERVER",
     "TRACKERS",
     "VALIDATOR",
@@ -47,7 +48,8 @@ CLASSES = ("colonnade.deployment.flare.Preside", "colonnade.deployment.flare.Att
 """What a job names, and a site has to allow."""
 
 GUARD, VALIDATOR = "colonnade.deployment.guard.Guard", "colonnade.deployment.own_jobs.OwnJobs"
-"""What the settings of a site and a server name, and no job."""
+OPERATOR_GUARD = "colonnade.deployment.operator_guard.OperatorGuard"
+"""What the settings of a site and a server name, and an operator's; and no job."""
 
 Tracker = Literal["tensorboard", "mlflow"]
 

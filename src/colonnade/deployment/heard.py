@@ -47,6 +47,7 @@ _OPERATES = {
     CellChannel.AUX_COMMUNICATION: frozenset({TOPIC_STREAM_REQUEST, TOPIC_STREAM_ABORT}),
     OBJ_DOWNLOADER_CHANNEL: frozenset({OBJ_DOWNLOADER_TOPIC}),
 }
+_IS_OPERATED = {CellChannel.HCI: frozenset({"SESSION_EXPIRED"})}
 _WORKS = {
     CellChannel.SERVER_COMMAND: frozenset(
         {ServerCommandNames.GET_TASK, ServerCommandNames.SUBMIT_UPDATE}
@@ -64,6 +65,7 @@ _OF_A_STRANGER = _list(_LEAVES)
 _OF_A_MEMBER = _list(_LEAVES, {CellChannel.SERVER_MAIN: _ENTERS | _IS_THERE})
 _OF_AN_OPERATOR = _list(_LEAVES, {CellChannel.SERVER_MAIN: _ENTERS}, _ANSWERS, _OPERATES)
 _OF_THE_SERVER = _list(_LEAVES, {CellChannel.CLIENT_MAIN: _ANY})  # a site's guard looks again
+_OF_THE_OPERATED = _list(_LEAVES, _ANSWERS, _IS_OPERATED)
 _OF_A_SEAT = _list(_LEAVES, _ANSWERS, _CONVERSES, _WORKS)
 _OF_THE_HOST = _list(_LEAVES, _ANSWERS, _CONVERSES, _PRESIDES)
 _OF_ANOTHER_SEAT = _list(_LEAVES, _CONVERSES)
@@ -116,4 +118,6 @@ def _list_of(mine: list[str], whose: list[str], sites: Collection[str]) -> _Aske
         return _OF_A_SEAT if to_server else _OF_ANOTHER_SEAT
     if to_server:
         return _OF_AN_OPERATOR if is_valid_admin_client_name(whose[0]) else _OF_A_MEMBER
-    return _OF_THE_SERVER if by_server else _OF_A_STRANGER
+    if not by_server:
+        return _OF_A_STRANGER
+    return _OF_THE_OPERATED if is_valid_admin_client_name(mine[0]) else _OF_THE_SERVER

@@ -1,17 +1,25 @@
 """A kit of FLARE's, made ready for Colonnade.
 
-What jobs may name, what may be asked of a site, what operators may do, and where a server keeps
-jobs.
+What jobs may name, what may be asked of a site, what operators may do, where a server keeps jobs,
+and what it may do to an operator's program.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from colonnade.deployment.flare_paths import check_folder
-from colonnade.deployment.folders import CLASSES, GUARD, TRACKERS, VALIDATOR, Tracker
+from colonnade.deployment.folders import (
+    CLASSES,
+    GUARD,
+    OPERATOR_GUARD,
+    TRACKERS,
+    VALIDATOR,
+    Tracker,
+)
 from colonnade.errors import ConfigurationError, DataError
 from colonnade.faults import explained
 from colonnade.outputs import replacing
@@ -22,6 +30,7 @@ __all__ = ["prepare_kit"]
 _SETTINGS = Path("local") / "resources.json"
 _USUAL = Path("local") / "resources.json.default"
 _RIGHTS = Path("local") / "authorization.json"
+_OPERATES = Path("startup") / "fed_admin.json"  # is in an operator's kit alone
 _USUAL_RIGHTS = Path("local") / "authorization.json.default"
 _ALL = (  # rights that who may do anything has, by FLARE's categories, and what is in none
     *("submit_job", "clone_job", "manage_job", "download_job", "view", "operate"),
@@ -38,13 +47,14 @@ _NONE = (GUARD, "nvflare.app_common.logging.job_log_receiver.JobLogReceiver")
 """Components that are left out: the second writes what members send, where they say."""
 
 _FLARES = "nvflare."  # classes begin with this
-
-
 _NOT_FLARES = (OSError, LookupError, TypeError, AttributeError, ValueError, RecursionError)
 
 
 def prepare_kit(kit: Path, track: Tracker | None = None) -> Path:
     """Let a site, or the server, run Colonnade's jobs and no others; return the file of settings.
+
+    An operator's kit lets its programs hear answers alone, and write what they download in a folder
+    of their own.
 
     Jobs may name Colonnade's two classes, and what else the owner lists, none of those that FLARE
     does, and bring no code of their own; nobody may read files of a site or delete any there,
@@ -55,7 +65,7 @@ def prepare_kit(kit: Path, track: Tracker | None = None) -> Path:
     Parameters
     ----------
     kit
-        The folder that `nvflare provision` made for a site or the server.
+        The folder that `nvflare provision` made for a site, the server or an operator.
     track
         Of the server: which of FLARE's own receivers a job may name, to draw curves; None adds
         none.
@@ -69,31 +79,67 @@ def prepare_kit(kit: Path, track: Tracker | None = None) -> Path:
     Unwritten
         If they cannot be written.
     """
-    there = _begun_with(kit, _SETTINGS, _USUAL)
+    settings = _Settings(kit, _SETTINGS, _USUAL)
+    if (kit / _OPERATES).is_file():
+        if track is not None:
+            raise ConfigurationError(f"{kit} is an operator's kit: the server's is told to track")
+        settings.change(_guard_operator)
+        settings.write()
+        return settings.file
     check_folder(kit)
-    try:
-        settings = json.loads(_text(there))
-        ours = CLASSES if track is None else (*CLASSES, TRACKERS[track])
-        others = [name for name in _listed(settings) if not name.startswith(_FLARES)]
-        settings["class_allow_list"] = [*(name for name in others if name not in ours), *ours]
-        settings["allow_log_streaming"] = False
-        _keep_in(kit.absolute(), settings)
-        _guard(settings)
-    except _NOT_FLARES as error:
-        raise DataError(f"{there} is not as FLARE writes it: {first_line(error)}") from None
-    rights = _rights(kit)
-    for file, said in ((kit / _RIGHTS, rights), (kit / _SETTINGS, settings)):
-        with explained(file), replacing(file) as partial:
-            partial.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
-    return kit / _SETTINGS
+    rights = _Settings(kit, _RIGHTS, _USUAL_RIGHTS)
+    ours = CLASSES if track is None else (*CLASSES, TRACKERS[track])
+    settings.change(_list, ours)
+    settings.change(_keep_in, kit.absolute())
+    settings.change(_guard)
+    rights.change(_take_rights)
+    rights.write()
+    settings.write()
+    return settings.file
 
 
-def _listed(settings: dict[str, Any]) -> list[str]:
-    """Return the classes that jobs may name."""
-    allowed = settings["class_allow_list"]
-    if not isinstance(allowed, list):  # of a text each letter would be a class
+class _Settings:
+    """A file of a kit's: what its owner has said, else what FLARE wrote."""
+
+    def __init__(self, kit: Path, own: Path, usual: Path) -> None:
+        self.file = kit / own
+        there = [kit / name for name in (own, usual) if (kit / name).is_file()]
+        if not there:
+            raise ConfigurationError(
+                f"{kit} is no kit of a site, a server or an operator: it has no {usual}; name the "
+                "folder that `nvflare provision` made for one"
+            )
+        self._there = there[0]
+        self._said: dict[str, Any] = {}
+        self.change(self._read)
+
+    def _read(self, said: dict[str, Any]) -> None:
+        if self._there.stat().st_size > _LONGEST:
+            raise ValueError(f"it has more than {_LONGEST:,} bytes")
+        said.update(json.loads(self._there.read_text(encoding="utf-8")))
+
+    def change(self, how: Callable[..., None], *given: Any) -> None:
+        """Have a function change it, which may take for granted that FLARE wrote it."""
+        try:
+            how(self._said, *given)
+        except _NOT_FLARES as error:
+            said = f"{self._there} is not as FLARE writes it: {first_line(error)}"
+            raise DataError(said) from None
+
+    def write(self) -> None:
+        """Write it, as the owner's."""
+        with explained(self.file), replacing(self.file) as partial:
+            partial.write_text(json.dumps(self._said, indent=2) + "\n", encoding="utf-8")
+
+
+def _list(settings: dict[str, Any], ours: Sequence[str]) -> None:
+    """Let jobs name our classes, and none of FLARE's, and logs stay where they are."""
+    listed = settings["class_allow_list"]
+    if not isinstance(listed, list):  # of a text each letter would be a class
         raise ValueError("its class_allow_list is no list")
-    return allowed
+    others = [name for name in listed if not name.startswith(_FLARES) and name not in ours]
+    settings["class_allow_list"] = [*others, *ours]
+    settings["allow_log_streaming"] = False
 
 
 def _guard(settings: dict[str, Any]) -> None:
@@ -103,38 +149,21 @@ def _guard(settings: dict[str, Any]) -> None:
     settings["app_validator"] = {"path": VALIDATOR, "args": {}}
 
 
-def _rights(kit: Path) -> dict[str, Any]:
-    """Return who may do what, so that nobody runs code of a job's own or commands of a shell."""
-    there = _begun_with(kit, _RIGHTS, _USUAL_RIGHTS)
-    try:
-        said: dict[str, Any] = json.loads(_text(there))
-        for role, rights in said["permissions"].items():
-            each = dict.fromkeys(_ALL, rights) if isinstance(rights, str) else dict(rights)
-            taken = (*_NOBODY, *(right for right in _SHELL if right in each))
-            said["permissions"][role] = each | dict.fromkeys(taken, "none")
-    except _NOT_FLARES as error:
-        raise DataError(f"{there} is not as FLARE writes it: {first_line(error)}") from None
-    return said
+def _guard_operator(settings: dict[str, Any]) -> None:
+    """Let an operator's program keep what the server sends in its place."""
+    others = [each for each in settings.get("handlers", []) if each.get("path") != OPERATOR_GUARD]
+    settings["handlers"] = [*others, {"path": OPERATOR_GUARD, "args": {}}]
 
 
-def _begun_with(kit: Path, own: Path, usual: Path) -> Path:
-    """Return the file of what the owner of a kit has said, else that which FLARE wrote."""
-    for name in (own, usual):
-        if (kit / name).is_file():
-            return kit / name
-    raise ConfigurationError(
-        f"{kit} is no kit of a site or a server: it has no {usual}; name the folder that "
-        "`nvflare provision` made for one"
-    )
+def _take_rights(said: dict[str, Any]) -> None:
+    """Let nobody run code of a job's own or commands of a shell."""
+    for role, rights in said["permissions"].items():
+        each = dict.fromkeys(_ALL, rights) if isinstance(rights, str) else dict(rights)
+        taken = (*_NOBODY, *(right for right in _SHELL if right in each))
+        said["permissions"][role] = each | dict.fromkeys(taken, "none")
 
 
-def _text(file: Path) -> str:
-    if file.stat().st_size > _LONGEST:
-        raise ValueError(f"it has more than {_LONGEST:,} bytes")
-    return file.read_text(encoding="utf-8")
-
-
-def _keep_in(kit: Path, settings: dict[str, Any]) -> None:
+def _keep_in(settings: dict[str, Any], kit: Path) -> None:
     """Let a server keep in its kit what it would keep in /tmp."""
     for component in settings.get("components", []):
         if component["id"] == "job_manager":

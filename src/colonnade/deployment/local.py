@@ -217,7 +217,7 @@ def local_federation(folder: Path, names: Sequence[str]) -> Iterator[Local]:
     provisioned = _provisioned(folder, names)
     local = Local(provisioned)
     try:
-        for name in (SERVER, *names):
+        for name in (SERVER, *names, _OPERATOR):
             prepare_kit(provisioned / name)
         yield local
     finally:

@@ -1,0 +1,141 @@
+"""Who runs the server chooses no place at an operator's, where its kit is prepared."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("nvflare")
+
+from nvflare.fuel.hci.client.api import AdminAPI
+from nvflare.fuel.hci.client.api_status import APIStatus
+from nvflare.fuel.hci.client.file_transfer import FileTransferModule
+from nvflare.fuel.hci.cmd_arg_utils import split_to_args
+
+from colonnade.deployment.operator_guard import OperatorGuard
+from toy_guarded import put_back
+
+JOB = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch):
+    put_back(monkeypatch)
+    OperatorGuard(), OperatorGuard()
+
+
+class Session(AdminAPI):
+    """A program of an operator's, connected to a server that answers so, and brings these files."""
+
+    def __init__(self, downloads, files, number="tx", said=None):
+        self.in_logout = self._debug = False
+        self.files = files
+        names = [[name, str(place)] for place, name in enumerate(files)]
+        self.meta = said or {"files": names, "tx_id": number, "source_fqcn": "server"}
+        self.module = FileTransferModule(str(downloads), str(downloads))
+
+    def _try_command(self, context):
+        requester = context.get_requester()
+        if requester:
+            requester.send_request(self, None, context)
+        else:
+            context.set_command_result({"status": APIStatus.SUCCESS, "meta": self.meta})
+
+    def download_file(self, source_fqcn, ref_id, file_name):
+        Path(file_name).parent.mkdir(parents=True, exist_ok=True)
+        return Path(file_name).write_bytes([*self.files.values()][int(ref_id)])
+
+    def _context(self, command, args):
+        entry = SimpleNamespace(full_command_name=lambda: "download_job", usage="")
+        return self._new_command_context(command, args, entry)
+
+    def do_command(self, command, props=None):
+        args = split_to_args(command)
+        return self.module.pull_binary_file(args, self._context(command, args))
+
+    def fire_session_event(self, *_):
+        pass
+
+    def downloads(self, *args):
+        return self.module.pull_folder(["download_job", JOB, *args], self._context("", []))
+
+
+def zipped(**files):
+    there = io.BytesIO()
+    with zipfile.ZipFile(there, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return there.getvalue()
+
+
+@pytest.fixture
+def kit(tmp_path):
+    for folder in ("kit/transfer", "kit/startup", "own"):
+        (tmp_path / folder).mkdir(parents=True)
+    for file in ("own/data", "kit/startup/client.key"):
+        (tmp_path / file).write_text("own", encoding="utf-8")
+    return tmp_path / "kit"
+
+
+def everything(kit):
+    return {
+        p.relative_to(kit.parent): p.is_file() and p.read_bytes() for p in kit.parent.rglob("*")
+    }
+
+
+def test_what_a_job_left_is_downloaded(kit):
+    files = {"meta.json": b"{}", "job/a": b"a", "run.zip": zipped(log="said")}
+    result = Session(kit / "transfer", files).downloads()
+    assert result["status"] == APIStatus.SUCCESS
+    folder = Path(result["meta"]["location"])
+    assert folder == kit / "transfer" / JOB
+    there = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    assert there == {"meta.json": b"{}", "job/a": b"a", "run/log": b"said"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../startup/client.key",
+        "../../../own/new",
+        "{own}/data",
+        "a/../../../../own/data",
+        "../x__tx/a",
+        "link/../../../own/data",
+    ],
+)
+def test_a_file_is_in_the_folder_of_its_transfer(kit, name):
+    name = name.format(own=kit.parent / "own")
+    before = everything(kit)
+    result = Session(kit / "transfer", {name: b"the server's"}).downloads()
+    assert result["status"] == APIStatus.ERROR_RUNTIME
+    assert "the server names a file" in result["details"]
+    assert everything(kit) == before
+
+
+@pytest.mark.parametrize("files", [{}, {"a": b"a"}, {"bad.zip": b"is none"}])
+@pytest.mark.parametrize(
+    "number", ["/../../startup", "/../../../own", "x/../../../own", "/", "", 7]
+)
+def test_no_folder_of_the_operators_is_removed_or_renamed(kit, files, number):
+    """FLARE removed it where a transfer failed, and renamed it where one did not."""
+    own = {path: was for path, was in everything(kit).items() if "transfer" not in path.parts}
+    Session(kit / "transfer", files, number).downloads()
+    after = everything(kit)
+    assert {path: after.get(path) for path in own} == own
+    assert {path.parts[:2] for path in after if "transfer" in path.parts} == {("kit", "transfer")}
+
+
+def test_the_server_does_not_say_where_a_download_is(kit):
+    """FLARE moved a folder of the operator's, which the server named, to where it was started."""
+    session = Session(kit / "transfer", {}, said={"location": str(kit), "job_id": JOB})
+    assert session.server_execute("download_job")["meta"] == {"job_id": JOB}
+
+
+def test_answers_are_as_they_were(kit):
+    session = Session(kit / "transfer", {}, said={"jobs": [JOB]})
+    assert session.server_execute("list_jobs")["meta"] == {"jobs": [JOB]}
