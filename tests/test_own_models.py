@@ -1511,6 +1511,14 @@ class Exchanges(nn.Linear):
         return super().load_state_dict(state, strict, assign=True)
 
 
+class Freezes(nn.Linear):
+    """Trains less once it has loaded."""
+
+    def load_state_dict(self, state, strict=True, assign=False):
+        super().load_state_dict(state, strict, assign)
+        self.bias.requires_grad_(False)
+
+
 class Saves(nn.Linear):
     def get_extra_state(self):
         raise RuntimeError("not now")
@@ -1520,6 +1528,7 @@ class Saves(nn.Linear):
     ("module", "why"),
     [
         (Exchanges, "has other parameters once it has loaded what it saves, and no optimiser"),
+        (Freezes, "freezes parameters as it loads what it saves, or no longer does, so a run"),
         (Saves, "cannot be saved: not now"),
     ],
 )
@@ -1835,6 +1844,42 @@ class Unfreezes(torch.optim.lr_scheduler.LRScheduler):
             self.optimizer.add_param_group({"params": [last], "lr": 0.01})
 
 
+class AddsUp(torch.optim.SGD):
+    """One of copies, which it puts back after some batches."""
+
+    def __init__(self, parameters):
+        self.handed_over = list(parameters)
+        super().__init__([p.detach().clone() for p in self.handed_over], lr=0.1)
+        self.steps = 0
+
+    def step(self, closure=None):
+        self.steps += 1
+        (group,) = self.param_groups
+        for copy, p in zip(group["params"], self.handed_over, strict=True):
+            copy.grad = p.grad if copy.grad is None else copy.grad + p.grad
+        if self.steps % 4 == 0:
+            super().step()
+            for copy, p in zip(group["params"], self.handed_over, strict=True):
+                p.data.copy_(copy)
+                copy.grad = None
+
+
+def test_an_optimiser_may_wait_for_some_batches():
+    """One that trained was said to have none of the parameters."""
+    assert any("does not save" in each for each in told_of_optimisers(learning(optimiser=AddsUp)))
+
+
+class Exact(torch.optim.SGD):
+    """One of copies of more digits, in its state, which torch casts to those of the weights."""
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                exact = self.state[p].setdefault("exact", p.detach().double())
+                exact -= group["lr"] * p.grad.double()
+                p.data.copy_(exact)
+
+
 SGD = partial(torch.optim.SGD, lr=0.1)
 
 
@@ -1843,10 +1888,14 @@ SGD = partial(torch.optim.SGD, lr=0.1)
     [
         ({"optimiser": Master}, "goes on otherwise once it has loaded what it saves"),
         ({"optimiser": Slow}, r"does not save when it takes a step \(slow\)"),
+        (
+            {"optimiser": partial(Exact, lr=0.1)},
+            "goes on otherwise once it has loaded .* as it is",
+        ),
         ({"optimiser": SGD, "scheduler": Forgets}, "goes on otherwise once it has loaded"),
         ({"optimiser": SGD, "scheduler": Unfreezes}, "cannot load what it saves .* interrupted"),
     ],
-    ids=["master copies", "look-ahead", "a scheduler", "a group more"],
+    ids=["master copies", "look-ahead", "copies in its state", "a scheduler", "a group more"],
 )
 def test_what_an_optimiser_or_scheduler_is_without_after_a_resume_is_told(how, told):
     assert any(re.search(told, each) for each in told_of_optimisers(learning(**how)))

@@ -226,8 +226,8 @@ def notes_of_optimiser(
     ]:
         notes.append(
             f"{whose} changes what it does not save when it takes a step ({', '.join(changed)}): "
-            "where that matters keep it in its state or in param_groups, as a run that goes on "
-            "from a checkpoint is without it"
+            "where that matters let state_dict save it, and load_state_dict restore it as it is, "
+            "as a run that goes on from a checkpoint is without it"
         )
     elif not are_alike:
         notes.append(

@@ -134,16 +134,24 @@ def load_own_state(whose: str, module: nn.Module) -> None:
     Raises
     ------
     ConfigurationError
-        If it cannot, or an optimiser from before would train it no more.
+        If it cannot, an optimiser from before would train it no more, or others of its parameters
+        are trained.
     """
-    trained = trained_parameters(module)
+    there, trained = [*map(id, module.parameters())], [*map(id, trained_parameters(module))]
     with blamed(f"{whose} cannot load what it saves"):
         put_state(module, state_of(module))
-    if [*map(id, trained_parameters(module))] != [*map(id, trained)]:
+    if [*map(id, trained_parameters(module))] == trained:
+        return
+    if [*map(id, module.parameters())] == there:
         raise ConfigurationError(
-            f"{whose} has other parameters once it has loaded what it saves, and no optimiser "
-            "would train them: let it copy values into those that it has"
+            f"{whose} freezes parameters as it loads what it saves, or no longer does, so a run "
+            "that goes on from a checkpoint would train others: call requires_grad_ where it is "
+            "made, and not where it is loaded"
         )
+    raise ConfigurationError(
+        f"{whose} has other parameters once it has loaded what it saves, and no optimiser would "
+        "train them: let it copy values into those that it has"
+    )
 
 
 @drawing_by(_STATES)

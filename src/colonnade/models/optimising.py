@@ -31,6 +31,7 @@ from colonnade.telling import first_line
 __all__ = ["check_optimiser", "check_schedule", "go_on_alike", "stepped_and_new"]
 
 _MOST = 1000  # steps of a scheduler, which are some milliseconds
+_MOST_ADDED = 100  # steps of an optimiser that adds up what comes before it changes anything
 _STEPS = 2  # many remember something from the second step on only
 _EPOCHS, _STEPS_OF_AN_EPOCH = 3, 4  # in which most that wait for a few steps do something
 _AS = "take one that needs nothing at a step, as StepLR, CosineAnnealingLR or OneCycleLR"
@@ -82,12 +83,17 @@ def check_optimiser(
             learner.scheduler = made("scheduler", owner, scheduler, learner.optimiser)
         _take_steps(owner, learner, module)
         _advance(owner, learner)
-    if not has_some(learner.optimiser, small) and all(map(torch.equal, before, small)):
-        raise useless(
-            *("optimiser", owner, learner.optimiser),
-            "has in its param_groups none of the parameters that it was handed, those of the copy "
-            "of the model that is trained",
-        )
+        if has_some(learner.optimiser, small):
+            return
+        for _ in range(_MOST_ADDED):  # it may train copies, and put them back
+            if not all(map(torch.equal, before, small)):
+                return
+            _take_steps(owner, learner, module, 1)
+    raise useless(
+        *("optimiser", owner, learner.optimiser),
+        "has in its param_groups none of the parameters that it was handed, those of the copy of "
+        "the model that is trained",
+    )
 
 
 def check_schedule(

@@ -197,7 +197,12 @@ def _refuse_text(name: str, text: pl.Series, place: Place) -> NoReturn:
     there = plain_cells(text).is_not_null()
     no_number = (there & text.cast(pl.Float64, strict=False).is_null()).arg_true()
     row = int((no_number if len(no_number) else there.arg_true())[0])
-    remedy = "correct the value" if len(no_number) else "make numbers of it (astype(float))"
+    remedy = (
+        "correct the value"
+        if len(no_number)
+        else "make numbers of it (astype(float)), or correct the row that made text of all, which "
+        "may be one that is left out"
+    )
     raise DataError(
         f"{place(row)}, column {name!r}: found the text {text[row]!r} where numbers were expected; "
         f"{remedy}, or before fitting {named_in('categorical', name)}"
