@@ -747,6 +747,14 @@ def test_what_is_no_checkpoints_is_not_removed(tmp_path, place, what):
     assert own.read_text(encoding="utf-8") == "somebody's"
 
 
+def test_a_checkpoint_that_somebody_looked_at_is_one(tmp_path):
+    store = filled(tmp_path, 2, 3)
+    (store.folder / "round-00000002/.DS_Store").touch()
+    assert_whole(store.latest(), 3)
+    commit(store, 4)
+    assert names(store) == ["round-00000003", "round-00000004"]
+
+
 def test_a_checkpoint_elsewhere_is_not_removed(tmp_path):
     """Of a link, the files that it names."""
     store = filled(tmp_path, 2, 3)

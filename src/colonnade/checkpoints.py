@@ -34,6 +34,7 @@ __all__ = ["Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_sta
 
 FORMAT = 6
 _SUFFIXES = frozenset({".safetensors", ".parquet", ".json"})  # of all that a checkpoint has
+_LEFT = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})  # by a computer that showed a folder
 
 State = dict[str, Any]
 _SAVED = frozenset(
@@ -475,7 +476,7 @@ def _check_own(folder: Path) -> None:
 
 
 def _is_own(path: Path) -> bool:
-    return path.suffix in _SUFFIXES and not path.is_dir()
+    return (path.suffix in _SUFFIXES or path.name in _LEFT) and not path.is_dir()
 
 
 def _remove(folder: Path) -> None:
