@@ -266,9 +266,10 @@ def test_an_operators_programs_have_a_guard(operators):
         "resources.json",
         "resources.json.default",
     }
-    (operators / "local/resources.json").write_text('{"handlers": [7]}', encoding="utf-8")
-    with pytest.raises(DataError, match=r"resources\.json is not as FLARE writes it: "):
-        prepare_kit(operators)
+    for text in ('{"handlers": [7]}', "[]", '[["handlers", []]]'):
+        (operators / "local/resources.json").write_text(text, encoding="utf-8")
+        with pytest.raises(DataError, match=r"resources\.json is not as FLARE writes it: "):
+            prepare_kit(operators)
 
 
 def test_an_operator_tracks_nothing(operators):

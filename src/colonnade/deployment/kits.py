@@ -53,14 +53,12 @@ _NOT_FLARES = (OSError, LookupError, TypeError, AttributeError, ValueError, Recu
 def prepare_kit(kit: Path, track: Tracker | None = None) -> Path:
     """Let a site, or the server, run Colonnade's jobs and no others; return the file of settings.
 
-    An operator's kit lets its programs hear answers alone, and write what they download in a folder
-    of their own.
-
     Jobs may name Colonnade's two classes, and what else the owner lists, none of those that FLARE
     does, and bring no code of their own; nobody may read files of a site or delete any there,
     whoever operates the federation or runs the server, the site's logs stay at the site, and a
     server keeps jobs and what it needs of them in the kit. What is said there of anything else
-    stays; settings that FLARE wrote are begun with where there are none.
+    stays; settings that FLARE wrote are begun with where there are none. An operator's kit lets its
+    programs hear answers alone, and write what they download in a folder of their own.
 
     Parameters
     ----------
@@ -116,7 +114,10 @@ class _Settings:
     def _read(self, said: dict[str, Any]) -> None:
         if self._there.stat().st_size > _LONGEST:
             raise ValueError(f"it has more than {_LONGEST:,} bytes")
-        said.update(json.loads(self._there.read_text(encoding="utf-8")))
+        read = json.loads(self._there.read_text(encoding="utf-8"))
+        if not isinstance(read, dict):  # pairs would be settings too
+            raise ValueError("it holds no settings")
+        said.update(read)
 
     def change(self, how: Callable[..., None], *given: Any) -> None:
         """Have a function change it, which may take for granted that FLARE wrote it."""
