@@ -27,7 +27,7 @@ from nvflare.private.defs import CellMessageHeaderKeys
 
 from colonnade.deployment import cell_guard
 from colonnade.deployment.cell_guard import check_guarded, let_in
-from colonnade.deployment.cells import INTRODUCTIONS
+from colonnade.deployment.channels import INTRODUCTIONS
 from colonnade.deployment.guard import Guard
 from colonnade.deployment.held_up import Line
 from colonnade.errors import ConfigurationError

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -139,3 +141,12 @@ def test_the_server_does_not_say_where_a_download_is(kit):
 def test_answers_are_as_they_were(kit):
     session = Session(kit / "transfer", {}, said={"jobs": [JOB]})
     assert session.server_execute("list_jobs")["meta"] == {"jobs": [JOB]}
+
+
+def test_an_operators_programs_are_no_slower():
+    """Each command of FLARE's loaded torch, for seconds."""
+    loaded = "import sys, colonnade.deployment.operator_guard; print('torch' in sys.modules)"
+    said = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
+    )
+    assert said.stdout == "False\n"

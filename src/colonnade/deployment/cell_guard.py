@@ -47,7 +47,7 @@ from nvflare.fuel.utils.fobs import lobs
 from nvflare.private import stream_runner
 from nvflare.private.defs import CellMessageHeaderKeys, ClientType
 
-from colonnade.deployment.cells import INTRODUCTIONS
+from colonnade.deployment.channels import INTRODUCTIONS
 from colonnade.deployment.heard import may_ask
 from colonnade.deployment.held_up import guard_connections, speaking_for
 from colonnade.errors import ConfigurationError

@@ -23,15 +23,12 @@ from nvflare.fuel.f3.cellnet.identity import is_mtls_config
 from nvflare.fuel.f3.cellnet.utils import make_reply, new_cell_message
 from nvflare.fuel.f3.message import Message
 
+from colonnade.deployment.channels import INTRODUCTIONS, SEALED
 from colonnade.drivers.couriered import GATEKEEPER
 from colonnade.errors import ConfigurationError
 from colonnade.secure import AGREEMENT_BYTES, Conversation, context
 
-__all__ = ["CHANNELS", "INTRODUCTIONS", "CellPost", "cell_of_server", "cell_of_site"]
-
-INTRODUCTIONS, _SEALED = "colonnade-introductions", "colonnade-sealed"
-CHANNELS = (INTRODUCTIONS, _SEALED, "credential_manager")
-"""On these comes what processes of a job say to each other; on the last, FLARE's certificates."""
+__all__ = ["CellPost", "cell_of_server", "cell_of_site"]
 
 _MOST = 64  # datagrams that are kept for a peer until it is known; others are lost
 _TO_GATEKEEPER, _TO_ROLE, _BETWEEN = "to_gatekeeper", "to_role", "between"
@@ -105,7 +102,7 @@ class CellPost:
         """Hand over what comes from now on: who sent it, and the datagram."""
         self._here[self._own] = receive
         self._cell.add_incoming_filter(INTRODUCTIONS, "*", _refused_unless_encrypted)
-        for channel in (INTRODUCTIONS, _SEALED):
+        for channel in (INTRODUCTIONS, SEALED):
             self._cell.add_incoming_filter(channel, "*", _refused_unless_bytes)
             if self._own == GATEKEEPER:
                 self._hear(channel, _TO_GATEKEEPER, self._names.get, receive)
@@ -158,7 +155,7 @@ class CellPost:
             bodies = [talk.sealed(kept.popleft()) for _ in range(len(kept))] if talk.seals else []
             is_known = talk.seals
         for body in bodies:
-            self._push(_SEALED, peer, body)
+            self._push(SEALED, peer, body)
         return is_known
 
     def _push(self, channel: str, peer: str, body: bytes) -> None:

@@ -20,7 +20,7 @@ from nvflare.fuel.f3.streaming.stream_const import (
 from nvflare.fuel.utils.admin_name_utils import is_valid_admin_client_name
 from nvflare.private.stream_runner import TOPIC_STREAM_ABORT, TOPIC_STREAM_REQUEST
 
-from colonnade.deployment.cells import CHANNELS
+from colonnade.deployment.channels import CHANNELS
 
 __all__ = ["may_ask"]
 
