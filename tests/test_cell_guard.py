@@ -332,6 +332,9 @@ def test_an_answer_is_heard_where_it_is_awaited(process, kind):
     for numbers in ("8", ["7", "8"], [], None, 7, [[]], {}):
         said = {KIND: kind, MessageHeaderKey.REQ_ID: numbers} | original
         assert not cell.hears("server", "task", "heart_beat", said=said)
+    for code in (["ok"], 7, {}, "x" * 201):  # FLARE counted by it, in the thread that had asked
+        said = {KIND: kind, MessageHeaderKey.REQ_ID: "7", MessageHeaderKey.RETURN_CODE: code}
+        assert not cell.hears("server", "task", "heart_beat", said=said | original)
     if kind == MessageType.RETURN:
         for back in (None, 7, {}, {MessageHeaderKey.DESTINATION: "clinic"}):
             said = {MessageHeaderKey.ORIGINAL_HEADERS: back, MessageHeaderKey.REQ_ID: "7"}

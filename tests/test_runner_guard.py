@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+from nvflare.apis.fl_constant import RunProcessKey
+from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.job_def_manager import SimpleJobDefManager
 from nvflare.apis.job_def import RunStatus
 from nvflare.apis.storage import StorageException
+from nvflare.app_common.job_schedulers.job_scheduler import DefaultJobScheduler
 from nvflare.private.fed.server.job_runner import JobRunner
 from nvflare.private.fed.server.server_engine import ServerEngine
+from nvflare.private.scheduler_constants import ShareableHeader
 
+from colonnade.deployment import runner_guard
 from colonnade.deployment.own_jobs import why_refused
 from colonnade.deployment.runner_guard import guard_runner
 from toy_guarded import put_back
+
+IS_RESOURCE_ENOUGH, TOKEN = (
+    ShareableHeader.IS_RESOURCE_ENOUGH,
+    ShareableHeader.RESOURCE_RESERVE_TOKEN,
+)
 
 
 class Store:
@@ -83,28 +95,127 @@ def test_what_cannot_be_noted_of_a_job_ends_no_thread(manager):
     assert not JobRunner._check_job_status(manager, "new", RunStatus.SUBMITTED, None)
 
 
-def test_an_answer_of_another_kind_is_no(manager, monkeypatch):
+class Answer:
+    """What a member says of its resources; of FLARE's kind, or not."""
+
+    def __init__(self, **said):
+        self.said = said
+
+    def get_header(self, name, otherwise):
+        return self.said.get(name, otherwise)
+
+
+@pytest.fixture
+def engine(monkeypatch):
     engine = object.__new__(ServerEngine)
-    answer = SimpleNamespace(
-        client_name="shop",
-        reply=SimpleNamespace(get_header=lambda name, otherwise: otherwise, body="garbage"),
+    for name, does in (
+        ("get_client_from_name", lambda name: SimpleNamespace(token=name)),
+        ("_make_message_for_check_resource", lambda *given: None),
+        ("logger", logging.getLogger(__name__)),
+    ):
+        monkeypatch.setattr(engine, name, does, raising=False)
+    return engine
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "garbage",
+        Answer(_is_resource_enough=False, _resource_reserve_token=7),
+        Answer(_is_resource_enough=[7], _resource_reserve_token=""),
+        Answer(_is_resource_enough=True, _resource_reserve_token=None),
+    ],
+    ids=["garbage", "a token", "enough", "no token"],
+)
+def test_an_answer_of_another_kind_is_no(manager, engine, monkeypatch, said):
+    """It kept all jobs from being scheduled."""
+    keys = {IS_RESOURCE_ENOUGH: "_is_resource_enough", TOKEN: "_resource_reserve_token"}
+    if isinstance(said, Answer):
+        said = Answer(**{flares: said.said[ours] for flares, ours in keys.items()})
+    answers = [SimpleNamespace(client_name="shop", reply=Answer())]
+    answers[0].reply.body = said
+    monkeypatch.setattr(engine, "_send_admin_requests", lambda *given: answers, raising=False)
+    told = engine.check_client_resources(SimpleNamespace(job_id="a job"), {"shop": {}}, None)
+    assert told == {"shop": (False, "")}
+
+
+def test_an_answer_of_flares_is_as_it_was(manager, engine, monkeypatch):
+    reply = Answer()
+    reply.body = Answer(**{IS_RESOURCE_ENOUGH: True, TOKEN: "7"})
+    answers = [SimpleNamespace(client_name="shop", reply=reply)]
+    monkeypatch.setattr(engine, "_send_admin_requests", lambda *given: answers, raising=False)
+    told = engine.check_client_resources(SimpleNamespace(job_id="a job"), {"shop": {}}, None)
+    assert told == {"shop": (True, "7")}
+
+
+def test_a_job_that_cannot_be_looked_at_waits_and_others_do_not(manager):
+    """One that raised was tried each second, before all others, for ever."""
+    scheduler = DefaultJobScheduler()
+    scheduler.fire_event = lambda *given: None
+    engine = SimpleNamespace(new_context=lambda: nullcontext(context), get_clients=list)
+    context = FLContext()
+    context.get_engine = lambda: engine
+    odd, good = (SimpleNamespace(job_id=name, meta={}) for name in ("odd", "good"))
+    odd.deploy_map, good.deploy_map = {"app": 7}, {}  # to the second FLARE says no, as it should
+    noted = []
+    kept = SimpleNamespace(
+        refresh_meta=lambda job, *_: noted.append(job.job_id), set_status=lambda *_: None
     )
-    monkeypatch.setattr(engine, "_send_admin_requests", lambda *given: [answer], raising=False)
-    monkeypatch.setattr(
-        engine, "get_client_from_name", lambda name: SimpleNamespace(token=name), raising=False
+    assert scheduler.schedule_job(kept, [odd, good], context) == (None, None)
+    assert noted == ["odd", "good"]
+    assert odd.meta["schedule_count"] == 1
+
+
+def test_what_a_member_answers_to_an_end_ends_no_thread(manager):
+    """An answer with a list as its code ended FLARE's thread that runs jobs, and that of ends."""
+    said = []
+
+    def fails(*_):
+        raise TypeError("unhashable type: 'list'")
+
+    runner = object.__new__(JobRunner)
+    runner.log_debug = runner.log_error = lambda *_: None
+    process = {"a job": {RunProcessKey.PARTICIPANTS: {}}}
+    engine = SimpleNamespace(
+        run_processes=process,
+        client_manager=SimpleNamespace(clients={}),
+        server=SimpleNamespace(admin_server=SimpleNamespace(send_requests=fails)),
+        abort_app_on_server=said.append,
+        validate_targets=fails,
     )
-    monkeypatch.setattr(
-        engine, "_make_message_for_check_resource", lambda *given: None, raising=False
-    )
-    job = SimpleNamespace(job_id="a job")
-    told = engine.check_client_resources(job, {"shop": {}, "bank": {}}, None)
-    assert told == {"shop": (False, ""), "bank": (False, "")}
+    context = SimpleNamespace(get_engine=lambda: engine)
+    runner.abort_client_run("a job", ["shop"], context)
+    runner._stop_run("a job", context)
+    assert said == ["a job"]
+
+
+def test_the_thread_that_notes_ends_goes_on(manager, monkeypatch):
+    looked = []
+    monkeypatch.setattr(runner_guard, "_BETWEEN", 0.0)
+    runner = SimpleNamespace(ask_to_stop=False)
+
+    def look(runner, engine):
+        looked.append(engine)
+        if len(looked) < 3:
+            raise TypeError("odd")
+        runner.ask_to_stop = True
+
+    runner_guard._again(look)(runner, "engine")
+    assert looked == ["engine"] * 3
+    assert hasattr(JobRunner._job_complete_process, "__wrapped__")
 
 
 @pytest.mark.parametrize(
     "odd",
     [
         {"schedule_count": "x"},
+        *(
+            {name: nothing}
+            for name in ("schedule_count", "last_schedule_time", "schedule_history")
+            for nothing in (None, "", [], {}, 0)
+        ),
+        {"min_clients": None},
+        {"mandatory_clients": None},
         {"schedule_history": "x"},
         {"last_schedule_time": "x"},
         {"job_deploy_detail": "x"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from inspect import getattr_static
 
 from nvflare.apis.impl.job_def_manager import SimpleJobDefManager
+from nvflare.app_common.job_schedulers.job_scheduler import DefaultJobScheduler
 from nvflare.fuel.f3.cellnet import core_cell
 from nvflare.fuel.f3.cellnet.core_cell import CertificateExchanger, CoreCell
 from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
@@ -29,7 +30,8 @@ CHANGED = (
     (lobs, ["get_datum_dir", "get_dot_handler"]),
     (stream_runner, ["Lock"]),
     (SimpleJobDefManager, ["set_status", "update_meta", "get_jobs_to_schedule"]),
-    (JobRunner, ["_check_job_status"]),
+    (JobRunner, ["_check_job_status", "abort_client_run", "_stop_run", "_job_complete_process"]),
+    (DefaultJobScheduler, ["_try_job"]),
     (ServerEngine, ["check_client_resources"]),
     (FileTransferModule, ["_tx_path", "pull_binary_file", "pull_folder"]),
     (AdminAPI, ["server_execute"]),

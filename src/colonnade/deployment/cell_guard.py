@@ -56,7 +56,7 @@ from colonnade.telling import short
 __all__ = ["check_guarded", "guard_cells", "let_in"]
 
 _MOST = 2**16  # operators' connections that are remembered
-_LONGEST = 200  # characters of a channel or topic: FLARE keeps those it has heard
+_LONGEST = 200  # characters of a channel, topic or code: FLARE keeps those it has heard
 _ON = (
     MessageHeaderKey.CHANNEL,
     MessageHeaderKey.TOPIC,
@@ -188,6 +188,9 @@ def _is_awaited(cell: CoreCell, origin: str, kind: str, message: Message) -> boo
     """Whether somebody waits for an answer of who gives it, or has it back of who passes on."""
     numbers, of = message.get_header(MessageHeaderKey.REQ_ID), origin
     if kind not in (MessageType.REPLY, MessageType.RETURN):
+        return False
+    code = message.get_header(MessageHeaderKey.RETURN_CODE, "")
+    if not isinstance(code, str) or len(code) > _LONGEST:  # FLARE counts answers by it
         return False
     if kind == MessageType.RETURN:
         if FQCN.get_root(origin) not in (FQCN.ROOT_SERVER, FQCN.get_root(cell.my_info.fqcn)):

@@ -40,8 +40,9 @@ _SCHEDULED = (
     JobMetaKey.SCHEDULE_HISTORY,
     JobMetaKey.LAST_SCHEDULE_TIME,
     JobMetaKey.JOB_DEPLOY_DETAIL,
-    JobMetaKey.RESOURCE_SPEC,
 )
+"""What FLARE notes of a job as it is scheduled: none is brought, whatever it says."""
+
 _NO = "this is no job as `colonnade deploy --to` writes it"
 
 
@@ -60,17 +61,18 @@ def why_refused(meta: Mapping[str, Any]) -> str:
     name = meta.get(JobMetaKey.JOB_NAME.value)
     if not isinstance(name, str) or len(name) > _LONGEST_NAME:  # FLARE lists no job beside it
         return f"{_NO}: its name is none"
-    if any(meta.get(key.value) for key in _SCHEDULED) or not _may_be_scheduled(meta):
+    if any(key.value in meta for key in _SCHEDULED) or not _may_be_scheduled(meta):
         return f"{_NO}: FLARE would schedule no job beside it"
     return ""
 
 
 def _may_be_scheduled(meta: Mapping[str, Any]) -> bool:
-    least, all_of = (
-        meta.get(key.value) for key in (JobMetaKey.MIN_CLIENTS, JobMetaKey.MANDATORY_CLIENTS)
-    )
-    return (least is None or type(least) is int) and (
-        all_of is None or (isinstance(all_of, list) and all(isinstance(n, str) for n in all_of))
+    all_of = meta.get(JobMetaKey.MANDATORY_CLIENTS.value, [])
+    return (
+        type(meta.get(JobMetaKey.MIN_CLIENTS.value, 0)) is int
+        and isinstance(all_of, list)
+        and all(isinstance(name, str) for name in all_of)
+        and meta.get(JobMetaKey.RESOURCE_SPEC.value, {}) == {}
     )
 
 
