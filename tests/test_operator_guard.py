@@ -13,10 +13,12 @@ import pytest
 
 pytest.importorskip("nvflare")
 
+from nvflare.fuel.hci import file_transfer_defs as ftd
 from nvflare.fuel.hci.client.api import AdminAPI
 from nvflare.fuel.hci.client.api_status import APIStatus
 from nvflare.fuel.hci.client.file_transfer import FileTransferModule
 from nvflare.fuel.hci.cmd_arg_utils import split_to_args
+from nvflare.fuel.hci.reg import CommandSpec
 
 from colonnade.deployment.operator_guard import OperatorGuard
 from toy_guarded import put_back
@@ -113,7 +115,7 @@ def test_what_a_job_left_is_downloaded(kit):
 def test_a_file_is_in_the_folder_of_its_transfer(kit, name):
     name = name.format(own=kit.parent / "own")
     before = everything(kit)
-    result = Session(kit / "transfer", {name: b"the server's"}).downloads()
+    result = Session(kit / "transfer", {"a": b"a", name: b"the server's"}).downloads()
     assert result["status"] == APIStatus.ERROR_RUNTIME
     assert "the server names a file" in result["details"]
     assert everything(kit) == before
@@ -130,6 +132,30 @@ def test_no_folder_of_the_operators_is_removed_or_renamed(kit, files, number):
     after = everything(kit)
     assert {path: after.get(path) for path in own} == own
     assert {path.parts[:2] for path in after if "transfer" in path.parts} == {("kit", "transfer")}
+
+
+PUSH, PULL = "file_transfer.push_folder", "file_transfer.pull_folder"
+
+
+@pytest.mark.parametrize(
+    ("name", "moves", "is_flares"),
+    [
+        ("submit_job", PUSH, True),
+        ("download_job", PULL, True),
+        ("download_job_components", PULL, True),
+        ("pull_binary_file", PUSH, False),
+        ("pull_binary_file", PULL, False),
+        ("download_job", PUSH, False),
+        ("list_jobs", PUSH, False),
+        ("list_jobs", "", False),
+    ],
+)
+def test_the_server_gives_no_command_another_meaning(kit, name, moves, is_flares):
+    """A download was an upload: of a folder whose name the server had made."""
+    assert (PUSH, PULL) == (ftd.PUSH_FOLDER_FQN, ftd.PULL_FOLDER_FQN)
+    module = Session(kit / "transfer", {}).module
+    said = CommandSpec(name, "", "", None, client_cmd=moves, scope_name="job")
+    assert (module.generate_module_spec(said) is not None) == is_flares
 
 
 def test_the_server_does_not_say_where_a_download_is(kit):

@@ -1914,6 +1914,24 @@ class Teacher(nn.Linear):
         return super().forward(x) + 0.1 * x @ self.teacher[0].T
 
 
+class Tires(nn.Linear):
+    """Trains less from the third batch on."""
+
+    def __init__(self, *shape):
+        super().__init__(*shape)
+        self.register_buffer("count", torch.zeros((), dtype=torch.long))
+
+    def forward(self, x):
+        self.count += 1
+        self.weight.requires_grad_(bool(self.count < 3))
+        return super().forward(x)
+
+
+def test_that_a_model_trains_less_later_is_told():
+    """What it trained was in no checkpoint, and a resumed run was another one."""
+    assert any("(weight.requires_grad)" in each for each in trained_by(Tires))
+
+
 class Fourth(nn.Linear):
     """One that changes at each fourth call."""
 

@@ -15,8 +15,9 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from errno import ENOENT
+from errno import ENOENT, ENOTEMPTY
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ __all__ = ["Checkpoint", "CheckpointStore", "Draft", "decode_state", "encode_sta
 
 FORMAT = 6
 _SUFFIXES = frozenset({".safetensors", ".parquet", ".json"})  # of all that a checkpoint has
-_LEFT = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})  # by a computer that showed a folder
+_LEFT = re.compile(r"\.DS_Store$|Thumbs\.db$|desktop\.ini$|\.nfs")  # by whoever has looked
 
 State = dict[str, Any]
 _SAVED = frozenset(
@@ -326,7 +327,8 @@ class CheckpointStore:
         self.make()
         with explained(self.folder):
             for old in (*self._folders()[: -self._keep], *self._folders("writing-")):
-                _remove(old)
+                with _left_if_more_is_there():
+                    _remove(old)
 
     def latest(self, check: Callable[[Checkpoint], None] = _anything) -> Checkpoint | None:
         """Return the newest complete checkpoint, or None when there is none; see ``held``."""
@@ -475,8 +477,18 @@ def _check_own(folder: Path) -> None:
         raise CheckpointError(f"{others[0]} is no part of a checkpoint: move it away")
 
 
+@contextmanager
+def _left_if_more_is_there() -> Iterator[None]:
+    """Go on where something was put into a checkpoint that nobody needs any more."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != ENOTEMPTY:
+            raise
+
+
 def _is_own(path: Path) -> bool:
-    return (path.suffix in _SUFFIXES or path.name in _LEFT) and not path.is_dir()
+    return (path.suffix in _SUFFIXES or bool(_LEFT.match(path.name))) and not path.is_dir()
 
 
 def _remove(folder: Path) -> None:

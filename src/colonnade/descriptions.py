@@ -393,7 +393,8 @@ def kept_by(called: object) -> str:
 def unsaved(module: nn.Module) -> dict[str, str]:
     """Return what tells all that a module holds besides what it saves, by the names of its places.
 
-    Tensors that are computed from others are left out, as those of ``weight_norm`` are.
+    Tensors that are computed from others are left out, as those of ``weight_norm`` are. Of each
+    parameter it is whether that is trained, which no state says.
 
     >>> model = nn.Linear(3, 2)
     >>> model.seen = 0
@@ -412,7 +413,10 @@ def unsaved(module: nn.Module) -> dict[str, str]:
             place = f"{name}.{key}" if name else key
             if place not in saved and not (isinstance(value, Tensor) and not value.is_leaf):
                 held[place] = content_of(value)
-    return held
+    trains = {
+        f"{name}.requires_grad": str(p.requires_grad) for name, p in module.named_parameters()
+    }
+    return held | trains
 
 
 def _name(value: Any) -> str:

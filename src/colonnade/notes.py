@@ -247,7 +247,7 @@ def _has_others(learner: Learner) -> bool:
 
 
 _SAVED = {"state", "param_groups"}
-_TORCHS = {"defaults", "_need_device_dtype_check_for_fused"}  # which changes nothing at a step
+_TORCHS = {"defaults", "_opt_called", "_need_device_dtype_check_for_fused"}  # no step uses them
 
 
 def _held(optimiser: object) -> dict[str, str]:
