@@ -1864,6 +1864,27 @@ class AddsUp(torch.optim.SGD):
                 copy.grad = None
 
 
+SGD = partial(torch.optim.SGD, lr=0.1)
+
+
+def test_a_scheduler_of_torchs_is_told_of_nothing():
+    """Torch's own mark of a step was told as lost."""
+    scheduler = partial(torch.optim.lr_scheduler.StepLR, step_size=2)
+    assert not told_of_optimisers(learning(optimiser=SGD, scheduler=scheduler))
+
+
+class InOrder(nn.Linear):
+    """Holds what says of no module where it is from."""
+
+    def __init__(self, *shape):
+        super().__init__(*shape)
+        self.memory_format = torch.channels_last
+
+
+def test_a_model_may_hold_constants_of_torchs():
+    assert not any("memory_format" in each for each in trained_by(InOrder))
+
+
 def test_an_optimiser_may_wait_for_some_batches():
     """One that trained was said to have none of the parameters."""
     assert any("does not save" in each for each in told_of_optimisers(learning(optimiser=AddsUp)))
@@ -1878,9 +1899,6 @@ class Exact(torch.optim.SGD):
                 exact = self.state[p].setdefault("exact", p.detach().double())
                 exact -= group["lr"] * p.grad.double()
                 p.data.copy_(exact)
-
-
-SGD = partial(torch.optim.SGD, lr=0.1)
 
 
 @pytest.mark.parametrize(

@@ -318,7 +318,7 @@ def _is_known_by(name: str, value: object) -> bool:
     """Whether a name tells all of an object, as its module has it by that."""
     if isinstance(value, np.ufunc):  # compiled ones do not say of which module they are
         return not _around(value)
-    return getattr(sys.modules.get(value.__module__), name, None) is value
+    return getattr(sys.modules.get(getattr(value, "__module__", "")), name, None) is value
 
 
 def _around(function: object) -> list[object]:
