@@ -117,35 +117,29 @@ def engine(monkeypatch):
     return engine
 
 
+def answer(is_enough, token):
+    return Answer(**{IS_RESOURCE_ENOUGH: is_enough, TOKEN: token})
+
+
 @pytest.mark.parametrize(
-    "said",
+    ("said", "taken"),
     [
-        "garbage",
-        Answer(_is_resource_enough=False, _resource_reserve_token=7),
-        Answer(_is_resource_enough=[7], _resource_reserve_token=""),
-        Answer(_is_resource_enough=True, _resource_reserve_token=None),
+        ("garbage", (False, "")),
+        (answer(is_enough=False, token=7), (False, "")),
+        (answer(is_enough=[7], token=""), (False, "")),
+        (answer(is_enough=True, token=None), (False, "")),
+        (answer(is_enough=True, token="7"), (True, "7")),
     ],
-    ids=["garbage", "a token", "enough", "no token"],
+    ids=["garbage", "a token", "enough", "no token", "one of FLARE's"],
 )
-def test_an_answer_of_another_kind_is_no(manager, engine, monkeypatch, said):
+def test_an_answer_of_another_kind_is_no(manager, engine, monkeypatch, said, taken):
     """It kept all jobs from being scheduled."""
-    keys = {IS_RESOURCE_ENOUGH: "_is_resource_enough", TOKEN: "_resource_reserve_token"}
-    if isinstance(said, Answer):
-        said = Answer(**{flares: said.said[ours] for flares, ours in keys.items()})
-    answers = [SimpleNamespace(client_name="shop", reply=Answer())]
-    answers[0].reply.body = said
-    monkeypatch.setattr(engine, "_send_admin_requests", lambda *given: answers, raising=False)
-    told = engine.check_client_resources(SimpleNamespace(job_id="a job"), {"shop": {}}, None)
-    assert told == {"shop": (False, "")}
-
-
-def test_an_answer_of_flares_is_as_it_was(manager, engine, monkeypatch):
     reply = Answer()
-    reply.body = Answer(**{IS_RESOURCE_ENOUGH: True, TOKEN: "7"})
+    reply.body = said
     answers = [SimpleNamespace(client_name="shop", reply=reply)]
     monkeypatch.setattr(engine, "_send_admin_requests", lambda *given: answers, raising=False)
     told = engine.check_client_resources(SimpleNamespace(job_id="a job"), {"shop": {}}, None)
-    assert told == {"shop": (True, "7")}
+    assert told == {"shop": taken}
 
 
 def test_a_job_that_cannot_be_looked_at_waits_and_others_do_not(manager):

@@ -38,8 +38,7 @@ _MOVE = MappingProxyType(
 )
 """What FLARE's server has a command do with files; no other does anything."""
 
-_FOLDER, _FILE = 4, 5  # of what FLARE is told to pull, after the number of the transfer
-_NUMBER = _FOLDER - 2
+_NUMBER, _FOLDER, _FILE = 2, 4, 5  # where these stand in what FLARE is told to pull
 
 
 class OperatorGuard(EventHandler):  # type: ignore[misc]  # untyped in FLARE
