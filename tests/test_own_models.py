@@ -19,6 +19,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils import prune
+from torch.nn.utils.parametrizations import spectral_norm
 
 from colonnade import methods
 from colonnade.agreement import PartySeat
@@ -1171,6 +1172,7 @@ COMPUTED = {
     "weight_norm": lambda: nn.utils.weight_norm(layer()),
     "prune": lambda: nn.Sequential(prune.l1_unstructured(layer(), "weight", 0.5)),
     "a sparse buffer": Spread,
+    "parametrizations": lambda: spectral_norm(layer()),
 }
 
 
@@ -1186,6 +1188,21 @@ def test_a_model_with_what_torch_computes_anew_is_trained_and_goes_on(kind, driv
     states = [run.models["bank"]["bottom"].state_dict() for run in (whole, rest)]
     for name, value in states[0].items():
         assert torch.equal(value.to_dense(), states[1][name].to_dense())
+
+
+class Spectral(nn.Linear):
+    """Has what only a polynomial needs; its weight is another each time that it is looked at."""
+
+    def powers(self, x):
+        return x
+
+
+def test_no_model_is_looked_at_in_a_way_that_changes_it():
+    """A run was sometimes refused as another's, and trained from where the last one had looked."""
+    bottom = spectral_norm(Spectral(4, 4))
+    before = copied(bottom).state_dict()
+    federation(bottom).train(training=TRAINING)
+    assert all(map(torch.equal, before.values(), bottom.state_dict().values()))
 
 
 def test_a_copy_has_hooks_and_tables_of_its_own():
@@ -1888,6 +1905,44 @@ def test_a_model_may_hold_constants_of_torchs():
 def test_an_optimiser_may_wait_for_some_batches():
     """One that trained was said to have none of the parameters."""
     assert any("does not save" in each for each in told_of_optimisers(learning(optimiser=AddsUp)))
+
+
+class AddsUpGradients(torch.optim.SGD):
+    """Lets torch add up the gradients of some batches."""
+
+    def step(self, closure=None):
+        self.param_groups[0]["calls"] = self.param_groups[0].get("calls", 0) + 1
+        if self.param_groups[0]["calls"] % 4 == 0:
+            super().step(closure)
+            super().zero_grad()
+
+    def zero_grad(self, set_to_none=True):
+        pass
+
+
+class Noisy(torch.optim.SGD):
+    """Stochastic gradient Langevin dynamics."""
+
+    def step(self, closure=None):
+        super().step(closure)
+        with torch.no_grad():
+            for p in self.param_groups[0]["params"]:
+                p.add_(0.01 * torch.randn_like(p))
+
+
+@pytest.mark.parametrize("optimiser", [AddsUpGradients, Noisy])
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+def test_an_optimiser_goes_on_with_gradients_that_it_has_left_and_with_what_it_draws(
+    optimiser, driver, tmp_path
+):
+    """Gradients were in no checkpoint, and who draws was told of falsely."""
+    made, training = learning(optimiser=partial(optimiser, lr=0.1)), replace(TRAINING, epochs=4)
+    whole = made.train(training=training, driver=driver)
+    made.train(training=training, driver=driver, out=tmp_path, stop_before=6)
+    rest = made.train(training=training, driver=driver, out=tmp_path, resume=True)
+    models = [run.models["bank"]["bottom"] for run in (whole, rest)]
+    assert all(map(torch.equal, *(model.parameters() for model in models)))
+    assert not told_of_optimisers(made)
 
 
 class Exact(torch.optim.SGD):

@@ -33,7 +33,7 @@ from colonnade.models.optimising import (
     go_on_alike,
     stepped_and_new,
 )
-from colonnade.models.polynomial import LinearInPowers, Polynomial, terms_of
+from colonnade.models.polynomial import LinearInPowers, Polynomial, is_linear_in_powers, terms_of
 from colonnade.models.resnet import ResNet18, group_norm
 from colonnade.models.rows_apart import alike, check_rows_apart, half_of
 from colonnade.models.sparse import Sparse
@@ -81,6 +81,7 @@ __all__ = [
     "go_on_alike",
     "group_norm",
     "half_of",
+    "is_linear_in_powers",
     "load_own_state",
     "mlp",
     "parameter_count",

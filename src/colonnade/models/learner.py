@@ -311,9 +311,14 @@ class Learner:
 
     @drawing_by(_STATES)
     def state_dict(self) -> dict[str, Any]:
-        """Return parameters, buffers, and the state of optimiser and scheduler."""
+        """Return parameters, buffers, and the state of optimiser and scheduler.
+
+        Gradients are in it where an optimiser has left some, as one that adds up several batches.
+        """
+        gradients = {name: p.grad for name, p in self.module.named_parameters()}
         return {
             "module": state_of(self.module),
+            "gradients": {name: own for name, own in gradients.items() if own is not None},
             "optimiser": self.optimiser.state_dict() if self.optimiser else {},
             "scheduler": self.scheduler.state_dict() if self.scheduler else {},
         }
@@ -333,6 +338,9 @@ class Learner:
                 with blamed(f"the {key} {type(own).__name__} cannot load what it saved"):
                     # Torch would share the tensors of the state rather than copy them.
                     own.load_state_dict(copy.deepcopy(state[key]))
+        gradients = state.get("gradients", {})  # which earlier versions did not save
+        for name, p in self.module.named_parameters():
+            p.grad = gradients[name].clone().to(p.device) if name in gradients else None
 
 
 def _moved(inputs: Any, device: torch.device) -> Any:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from colonnade.drawing import drawing
 from colonnade.errors import ConfigurationError
 from colonnade.faults import blamed, of_the_disk
+from colonnade.models.draws import drawing_alike
 from colonnade.models.gradients import check_gradients, sparse_parameters
 from colonnade.models.learner import (
     Learner,
@@ -151,12 +152,16 @@ def stepped_and_new(
 
 
 def go_on_alike(owner: str, module: nn.Module, one: Learner, other: Learner) -> bool:
-    """Return whether two small learners of a module come to the same by the same gradients."""
-    with drawing(), warning_otherwise():
+    """Return whether two small learners of a module come to the same by the same gradients.
+
+    What their optimisers draw is the same too, as it is in a run that goes on.
+    """
+    with warning_otherwise():
         warnings.simplefilter("ignore")
         try:
             for each in (one, other):
-                _train(owner, each, module)
+                with drawing_alike():
+                    _train(owner, each, module)
         except Exception:  # as whatever one that has loaded a state may raise
             return False
     return all(map(torch.equal, one.module.parameters(), other.module.parameters()))
@@ -193,7 +198,8 @@ def _take_steps(owner: str, learner: Learner, module: nn.Module, steps: int = _S
             learner.module.parameters(), trained_parameters(module), strict=True
         ):
             gradient = _filled(p.shape, p.dtype, p.device)
-            p.grad = gradient.to_sparse(1) if id(original) in sparse else gradient
+            added = gradient.to_sparse(1) if id(original) in sparse else gradient
+            p.grad = added if p.grad is None else p.grad + added  # some keep it for several steps
         _step(owner, learner)
 
 

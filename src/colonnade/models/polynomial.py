@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from colonnade.annotated import check_arguments
 from colonnade.errors import ConfigurationError
 
-__all__ = ["LinearInPowers", "Polynomial", "terms_of"]
+__all__ = ["LinearInPowers", "Polynomial", "is_linear_in_powers", "terms_of"]
 
 _MOST = 1000  # powers
 
 
-@runtime_checkable
 class LinearInPowers(Protocol):
     """A bottom whose embeddings are a sum of products of what is known of a row and of weights.
 
@@ -33,6 +33,19 @@ class LinearInPowers(Protocol):
         ...
 
 
+def is_linear_in_powers(bottom: object) -> TypeGuard[LinearInPowers]:
+    """Whether a bottom's weights are its parameters, and its embeddings linear in powers of a row.
+
+    Nothing of it is computed: a weight that is, as that of ``spectral_norm``, may be another each
+    time that it is looked at.
+
+    >>> is_linear_in_powers(Polynomial(inputs=3, width=2)), is_linear_in_powers(nn.Linear(3, 2))
+    (True, False)
+    """
+    computed = isinstance(bottom, nn.Module) and parametrize.is_parametrized(bottom)
+    return not computed and hasattr(bottom, "powers") and hasattr(bottom, "weight")
+
+
 def terms_of(bottoms: Mapping[str, nn.Module]) -> dict[str, int]:
     """Return how many products a component of an embedding is the sum of, where it is such a sum.
 
@@ -42,7 +55,7 @@ def terms_of(bottoms: Mapping[str, nn.Module]) -> dict[str, int]:
     return {
         name: bottom.weight.shape[:-1].numel()
         for name, bottom in bottoms.items()
-        if isinstance(bottom, LinearInPowers)
+        if is_linear_in_powers(bottom)
     }
 
 

@@ -18,7 +18,7 @@ from colonnade.drawing import drawing_apart
 from colonnade.federation import Federation
 from colonnade.links import Delivery, Link, LinkReceiver, LinkSender, Rows
 from colonnade.metrics import Metric
-from colonnade.models import LinearInPowers, parameter_count
+from colonnade.models import LinearInPowers, is_linear_in_powers, parameter_count
 from colonnade.organisations import LabelHolder, Party
 from colonnade.streams import StreamKey
 
@@ -84,7 +84,7 @@ def hollow_federation(federation: Federation) -> Federation:
                 p.name,
                 nothing,
                 _HollowLinear(p.bottom)
-                if isinstance(p.bottom, LinearInPowers)
+                if is_linear_in_powers(p.bottom)
                 else _Hollow(federation.widths[p.name]),
                 secrets=p.secrets,
             )

@@ -24,7 +24,7 @@ from colonnade.effects import Arrivals, Attempt, Expect, Purpose, Recall, Receiv
 from colonnade.errors import ConfigurationError
 from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.models import Additive, Learner, LinearInPowers, take
+from colonnade.models import Additive, Learner, LinearInPowers, is_linear_in_powers, take
 from colonnade.organisations import Party
 from colonnade.secure import CodedHolder, CodedParty, CodedSums, Instant
 from colonnade.stragglers import LATE, Missing
@@ -60,7 +60,7 @@ def linear_bottom(name: str, bottom: object) -> LinearInPowers:
     ConfigurationError
         If it is none.
     """
-    if not isinstance(bottom, LinearInPowers):
+    if not is_linear_in_powers(bottom):
         raise ConfigurationError(
             f"the bottom model of {name!r} is computed on shares, which only what is linear in "
             f"powers of the features can be: take Polynomial(inputs, width, degree), not "
