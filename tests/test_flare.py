@@ -267,7 +267,7 @@ def test_what_a_killed_command_left_at_work_is_ended_before_its_keys_are_removed
     tmp_path, monkeypatch, spelling
 ):
     def provisioned(folder, names):
-        assert left.poll() == -signal.SIGKILL
+        assert left.wait(60) == -signal.SIGKILL  # else it ends by itself, without keys
         assert not list(folder.iterdir())
         raise Unwritten("this is all that is tried")
 

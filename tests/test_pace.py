@@ -43,6 +43,12 @@ class Lines:
 
         return Courier(post, got, lambda peer: self.lost.append((own, peer)), print)
 
+    @staticmethod
+    def wait_for(threads, size):
+        """Let each send until it has to wait, however slowly its thread begins."""
+        while any(thread.is_alive() and not out.is_full(size) for thread, out in threads):
+            pass
+
     def carry(self, size, both):
         """Send to each site so many bytes, and from each where it is both ways."""
         ways = [("server", site) for site in self.names[1:]]
@@ -55,13 +61,13 @@ class Lines:
         for thread, _ in threads:
             thread.start()
         while any(thread.is_alive() or out.chunks for thread, out in threads) and not self.lost:
-            while any(thread.is_alive() and not out.is_full(size) for thread, out in threads):
-                pass  # it sends, until it has to wait
+            self.wait_for(threads, size)
             self.now += 0.05
             for own, queue in self.queues.items():
                 while queue and queue[0][0] <= self.now:
                     _, peer, datagram = queue.popleft()
                     self.ends[peer].receive(own, datagram)
+            self.wait_for(threads, size)
             for end in self.ends.values():
                 for peer, ways in end._peers.items():
                     end._look(peer, ways)

@@ -39,7 +39,7 @@ __all__ = ["SERVER", "Local", "free_ports", "local_federation"]
 
 SERVER = "localhost"
 _OPERATOR = "operator@colonnade.local"
-_START = 60.0  # seconds in which server and sites are there, or never
+_START = 180.0  # seconds in which all are there, on a busy machine too; who ends is seen at once
 _END = 10.0  # seconds in which processes end that were asked to
 _LOOK = 0.2
 _SCRIPTS = (("startup", "start.sh"), ("startup", "sub_start.sh"))
@@ -80,7 +80,9 @@ class Local:
         while not set(self._asked("there")) >= set(names):
             self.check_alive(" as it started")
             if time.monotonic() > deadline:
-                raise RoleFailed(f"the federation did not come together; see {self.log(SERVER)}")
+                raise RoleFailed(
+                    f"the federation did not come together in {_START:g} s; see {self.log(SERVER)}"
+                )
             time.sleep(_LOOK)
 
     def check_alive(self, when: str = "") -> None:
