@@ -70,7 +70,9 @@ class Process:
             on |= {StreamHeaderKey.DATA_TYPE: StreamDataType.FINAL}
         destination = {MessageHeaderKey.DESTINATION: to or self.name}
         usual = {KIND: MessageType.REQ, ORIGIN: origin} | on | destination
-        self.message = Message(usual | (said or {}), b"abcd")
+        headers = usual | (said or {})
+        has_none = headers.get(StreamHeaderKey.SIZE) == 0  # as what FLARE answers without a body
+        self.message = Message(headers, None if has_none else b"abcd")
         connection = SimpleNamespace(get_conn_properties=lambda: {"peer_cn": cn})
         self.came.clear()
         self.cell.process_message(Endpoint(by or origin), connection, 1, self.message)
@@ -144,6 +146,8 @@ def test_an_operator_is_answered_in_pieces(process):
     for origin, is_heard in (("server", True), ("bank", False)):
         heard = operator.hears(origin, "return_only", "any", streamed=True, said=pieces)
         assert heard == is_heard
+    empty = {StreamHeaderKey.SIZE: 0}
+    assert operator.hears("server", "return_only", "any", streamed=True, said=empty)
     assert not operator.hears("server", "admin", "train.abort")
     assert not process("bank").hears("server", "admin", "x", streamed=True, said=pieces)
 

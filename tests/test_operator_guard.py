@@ -17,7 +17,6 @@ from nvflare.fuel.hci import file_transfer_defs as ftd
 from nvflare.fuel.hci.client.api import AdminAPI
 from nvflare.fuel.hci.client.api_status import APIStatus
 from nvflare.fuel.hci.client.file_transfer import FileTransferModule
-from nvflare.fuel.hci.cmd_arg_utils import split_to_args
 from nvflare.fuel.hci.reg import CommandSpec
 
 from colonnade.deployment.operator_guard import OperatorGuard
@@ -50,22 +49,18 @@ class Session(AdminAPI):
             context.set_command_result({"status": APIStatus.SUCCESS, "meta": self.meta})
 
     def download_file(self, source_fqcn, ref_id, file_name):
+        if ref_id == "gone":
+            return None
         Path(file_name).parent.mkdir(parents=True, exist_ok=True)
         return Path(file_name).write_bytes([*self.files.values()][int(ref_id)])
-
-    def _context(self, command, args):
-        entry = SimpleNamespace(full_command_name=lambda: "download_job", usage="")
-        return self._new_command_context(command, args, entry)
-
-    def do_command(self, command, props=None):
-        args = split_to_args(command)
-        return self.module.pull_binary_file(args, self._context(command, args))
 
     def fire_session_event(self, *_):
         pass
 
     def downloads(self, *args):
-        return self.module.pull_folder(["download_job", JOB, *args], self._context("", []))
+        entry = SimpleNamespace(full_command_name=lambda: "download_job", usage="")
+        context = self._new_command_context("", [], entry)
+        return self.module.pull_folder(["download_job", *(args or [JOB])], context)
 
 
 def zipped(**files):
@@ -134,6 +129,65 @@ def test_no_folder_of_the_operators_is_removed_or_renamed(kit, files, number):
     assert {path.parts[:2] for path in after if "transfer" in path.parts} == {("kit", "transfer")}
 
 
+EARLIER = ("", "__1", "__x", "__server")
+
+
+@pytest.mark.parametrize("source", ["server", ""])
+@pytest.mark.parametrize("number", ["", "1", "x", "server"])
+@pytest.mark.parametrize(
+    ("files", "gone"), [({"a": b"a"}, 0), ({"x": b"a"}, 1), ({"bad.zip": b"is none"}, 0)]
+)
+def test_an_earlier_download_stays_as_it_is(kit, files, gone, number, source):
+    """The server named it as the folder of this transfer, or words of its moved on by one."""
+    for of in EARLIER:
+        (kit / "transfer" / f"{JOB}{of}").mkdir()
+        (kit / "transfer" / f"{JOB}{of}" / "notes").write_text("mine", encoding="utf-8")
+    before = everything(kit)
+    names = [[name, "gone" if gone else str(place)] for place, name in enumerate(files)]
+    said = {"files": names, "tx_id": number, "source_fqcn": source}
+    result = Session(kit / "transfer", files, said=said).downloads()
+    after = everything(kit)
+    assert {path: after.get(path) for path in before} == before
+    is_there = result["status"] == APIStatus.SUCCESS
+    assert is_there == (not gone and "bad.zip" not in files)
+    new = {path.relative_to("kit/transfer").parts[0] for path in after.keys() - before.keys()}
+    assert new == ({f"{JOB}__2"} if is_there else set())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (f"{JOB} ../startup",),
+        ("../startup",),
+        ("",),
+        (JOB, "../../own/new"),
+        (JOB, "{own}/new"),
+        (JOB, ".."),
+        (JOB, ""),
+        (JOB, "a", "b"),
+    ],
+)
+def test_a_download_is_of_a_number_and_has_a_name(kit, words):
+    """A server gave a job a number with a place in it, which programs handed on."""
+    before = everything(kit)
+    words = [word.format(own=kit.parent / "own") for word in words]
+    result = Session(kit / "transfer", {"a": b"a"}).downloads(*words)
+    assert result["status"] in (APIStatus.ERROR_RUNTIME, APIStatus.ERROR_SYNTAX)
+    assert everything(kit) == before
+    named = Session(kit / "transfer", {"a": b"a"}).downloads(JOB, "mine")["meta"]["location"]
+    assert named == str(kit / "transfer" / "mine")
+
+
+@pytest.mark.parametrize("number", [f"{JOB} ../x", "/own", "..", f"{JOB}/..", 7, [JOB]])
+@pytest.mark.parametrize("around", [lambda said: said, lambda said: {"jobs": [{}, said]}])
+def test_the_server_gives_no_place_for_the_number_of_a_job(kit, around, number):
+    answered = Session(kit / "transfer", {}, said=around({"job_id": number})).server_execute
+    result = answered("submit_job train")
+    assert result["status"] == APIStatus.ERROR_RUNTIME
+    assert "for the number of a job" in result["details"]
+    assert "meta" not in result
+
+
 PUSH, PULL = "file_transfer.push_folder", "file_transfer.pull_folder"
 
 
@@ -165,8 +219,8 @@ def test_the_server_does_not_say_where_a_download_is(kit):
 
 
 def test_answers_are_as_they_were(kit):
-    session = Session(kit / "transfer", {}, said={"jobs": [JOB]})
-    assert session.server_execute("list_jobs")["meta"] == {"jobs": [JOB]}
+    session = Session(kit / "transfer", {}, said={"jobs": [{"job_id": JOB}, {"job_id": ""}]})
+    assert session.server_execute("list_jobs")["meta"] == session.meta
 
 
 def test_an_operators_programs_are_no_slower():

@@ -33,7 +33,7 @@ CHANGED = (
     (JobRunner, ["_check_job_status", "abort_client_run", "_stop_run", "_job_complete_process"]),
     (DefaultJobScheduler, ["_try_job"]),
     (ServerEngine, ["check_client_resources"]),
-    (FileTransferModule, ["_tx_path", "pull_binary_file", "pull_folder", "generate_module_spec"]),
+    (FileTransferModule, ["pull_folder", "generate_module_spec"]),
     (AdminAPI, ["server_execute"]),
     (cell_guard, ["_sites", "_operators", "_dropped"]),
 )

@@ -236,7 +236,7 @@ def _is_whole(message: Message) -> bool:
     if message.get_header(MessageHeaderKey.TOPIC) != STREAM_DATA_TOPIC:
         return True
     piece = (StreamHeaderKey.SEQUENCE, StreamHeaderKey.DATA_TYPE, StreamHeaderKey.SIZE)
-    size = len(message.payload)
+    size = len(message.payload or b"")  # a refusal brings none
     return tuple(map(message.get_header, piece)) == (0, StreamDataType.FINAL, size)
 
 

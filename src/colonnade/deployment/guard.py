@@ -34,7 +34,8 @@ from nvflare.private.defs import (
 )
 
 from colonnade.deployment.cell_guard import guard_cells
-from colonnade.deployment.own_jobs import is_archive_of_ours, is_number, why_refused
+from colonnade.deployment.job_numbers import is_job_number
+from colonnade.deployment.own_jobs import is_archive_of_ours, why_refused
 from colonnade.deployment.runner_guard import guard_runner
 from colonnade.telling import short
 
@@ -121,7 +122,7 @@ def _refusal(request: CellMessage, own: str) -> CellMessage | None:
 def _is_of_a_job(asked: Any) -> bool:
     """Whether a request is about no job, or about one alone that is one of ours."""
     job, meta = (asked.get_header(name) for name in (RequestHeader.JOB_ID, RequestHeader.JOB_META))
-    if job is not None and not is_number(job):
+    if job is not None and not is_job_number(job):
         return False
     if meta is not None and not (isinstance(meta, dict) and meta.get(JobMetaKey.JOB_ID) == job):
         return False

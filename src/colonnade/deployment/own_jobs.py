@@ -24,7 +24,7 @@ from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_
 
 from colonnade.deployment.folders import CLIENT, JOB, SERVER, client_config, server_config
 
-__all__ = ["OwnJobs", "is_archive_of_ours", "is_number", "why_refused"]
+__all__ = ["OwnJobs", "is_archive_of_ours", "why_refused"]
 
 _FOLDERS = ("", "config/")
 _FILES = frozenset(
@@ -34,7 +34,6 @@ _FILES = frozenset(
 _CLASS = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
 _LARGEST = 2**24  # bytes of a job's files together
 _LONGEST_NAME = 300
-_NUMBER = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SCHEDULED = (
     JobMetaKey.SCHEDULE_COUNT,
     JobMetaKey.SCHEDULE_HISTORY,
@@ -44,11 +43,6 @@ _SCHEDULED = (
 """What FLARE notes of a job as it is scheduled: none is brought, whatever it says."""
 
 _NO = "this is no job as `colonnade deploy --to` writes it"
-
-
-def is_number(number: object) -> bool:
-    """Return whether a number of a job is such as FLARE gives."""
-    return isinstance(number, str) and bool(_NUMBER.fullmatch(number))
 
 
 def why_refused(meta: Mapping[str, Any]) -> str:
