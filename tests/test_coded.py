@@ -65,6 +65,50 @@ def polynomials(method, holder_has_features=True, parties=PARTIES):
     return Federation(everybody, base.label_holder, *rows)
 
 
+class Bounded(Polynomial):
+    def forward(self, x):
+        return torch.tanh(super().forward(x))
+
+
+class Shifted(Polynomial):
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.shift = torch.nn.Parameter(torch.zeros(4))
+
+    def forward(self, x):
+        return super().forward(x) + self.shift
+
+
+class Scaled(Polynomial):
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.weight.scale = torch.ones(1, requires_grad=True)
+
+    def powers(self, x):
+        return super().powers(x) * self.weight.scale
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (Bounded, "its forward returns something else"),
+        (Shifted, "it has parameters besides its weight"),
+        (Scaled, "its powers hang on parameters"),
+        (
+            lambda *given: torch.nn.utils.prune.l1_unstructured(Polynomial(*given), "weight", 0.5),
+            "it has parameters besides its weight",
+        ),
+    ],
+)
+def test_a_bottom_that_shares_do_not_come_to_is_refused(kind, said):
+    """Another function was trained than that which the bottom computes, in silence."""
+    made = polynomials(CODED)
+    columns = made.parties[0].features.shape[1]
+    made.parties = (replace(made.parties[0], bottom=kind(columns, 4, 2)), *made.parties[1:])
+    with pytest.raises(ConfigurationError, match=f"on shares of its weights, and {said}"):
+        made.train(CODED, TRAINING, report=False)
+
+
 def train(method, driver=None, training=TRAINING, **settings):
     federation = polynomials(method)
     return federation.train(

@@ -453,6 +453,22 @@ def test_a_line_that_was_cut_short_is_of_a_message_that_had_not_left(tmp_path):
     assert sequences(tmp_path) == [1, 3]
 
 
+def test_room_that_the_disk_had_made_for_a_line_is_none(tmp_path):
+    """A file may end in zeros after a power cut, and the run goes on."""
+    filled(tmp_path, 1)
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    for zeros in (1, 100, 2**16):
+        path.write_bytes(whole + bytes(zeros))
+        assert sequences(tmp_path) == [1]
+    filled(tmp_path, 2)
+    assert sequences(tmp_path) == [1, 2]
+    for damaged in (whole + bytes(9) + whole, whole[:-1] + bytes(1)):
+        path.write_bytes(damaged)
+        with pytest.raises(CheckpointError):
+            sequences(tmp_path)
+
+
 def test_a_file_says_how_far_the_journal_had_come(tmp_path):
     assert noted(tmp_path) is None
     filled(tmp_path, 7, 8)  # as files of before are, and those of runs without journals

@@ -11,6 +11,7 @@ import threading
 import warnings
 from dataclasses import replace
 from functools import partial, wraps
+from multiprocessing.reduction import ForkingPickler
 from typing import ClassVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from colonnade.codecs import Scalar, TopK
 from colonnade.costs import Delayed, Modelled
 from colonnade.delays import Constant
 from colonnade.drivers import Processes, Simulate
+from colonnade.drivers.handed import packed
 from colonnade.effects import KINDS_OF_WORK
 from colonnade.errors import ConfigurationError, DataError, Diverged, RoleFailed, Unwritten
 from colonnade.estimators import VerticalClassifier
@@ -1920,6 +1922,58 @@ class AddsUpGradients(torch.optim.SGD):
         pass
 
 
+class Clips(torch.optim.SGD):
+    """Clips by hooks, whose handles it keeps."""
+
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, lr=lr)
+        of_all = [p for group in self.param_groups for p in group["params"]]
+        self.clip_hooks = [p.register_hook(lambda slope: slope.clamp(-1, 1)) for p in of_all]
+
+
+class Slotted:
+    """Another optimiser, in no attribute that has a name."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, parameters, lr):
+        self.inner = torch.optim.SGD(parameters, lr=lr)
+
+    param_groups = property(lambda self: self.inner.param_groups)
+
+    def step(self):
+        self.inner.step()
+
+    def zero_grad(self, set_to_none=True):
+        self.inner.zero_grad(set_to_none)
+
+    def state_dict(self):
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state):
+        self.inner.load_state_dict(state)
+
+
+class Several(torch.optim.SGD):
+    """Has an optimiser for each parameter, and saves what each has."""
+
+    def __init__(self, parameters, lr):
+        super().__init__(parameters, lr=lr)
+        self.each = [torch.optim.Adam([p], lr) for p in self.param_groups[0]["params"]]
+
+    def step(self, closure=None):
+        for own in self.each:
+            own.step()
+
+    def state_dict(self):
+        return super().state_dict() | {"each": [own.state_dict() for own in self.each]}
+
+    def load_state_dict(self, state):
+        super().load_state_dict({key: own for key, own in state.items() if key != "each"})
+        for own, saved in zip(self.each, state["each"], strict=True):
+            own.load_state_dict(saved)
+
+
 class Noisy(torch.optim.SGD):
     """Stochastic gradient Langevin dynamics."""
 
@@ -1930,12 +1984,12 @@ class Noisy(torch.optim.SGD):
                 p.add_(0.01 * torch.randn_like(p))
 
 
-@pytest.mark.parametrize("optimiser", [AddsUpGradients, Noisy])
+@pytest.mark.parametrize("optimiser", [AddsUpGradients, Noisy, Clips, Slotted, Several])
 @pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
-def test_an_optimiser_goes_on_with_gradients_that_it_has_left_and_with_what_it_draws(
+def test_an_optimiser_goes_on_with_all_that_it_has_left_and_is_not_told_of(
     optimiser, driver, tmp_path
 ):
-    """Gradients were in no checkpoint, and who draws was told of falsely."""
+    """Gradients were in no checkpoint, who draws was told of, and who keeps handles ended a run."""
     made, training = learning(optimiser=partial(optimiser, lr=0.1)), replace(TRAINING, epochs=4)
     whole = made.train(training=training, driver=driver)
     made.train(training=training, driver=driver, out=tmp_path, stop_before=6)
@@ -1943,6 +1997,91 @@ def test_an_optimiser_goes_on_with_gradients_that_it_has_left_and_with_what_it_d
     models = [run.models["bank"]["bottom"] for run in (whole, rest)]
     assert all(map(torch.equal, *(model.parameters() for model in models)))
     assert not told_of_optimisers(made)
+
+
+class Table(nn.Module):
+    def __init__(self, sparse):
+        super().__init__()
+        self.table = nn.Embedding(7, 4, sparse=sparse)
+
+    def forward(self, x):
+        return self.table(x.abs().mul(7).long() % 7).sum(1)
+
+
+def test_sparse_gradients_are_saved_as_they_are(tmp_path):
+    """What was there twice was added up, in another order than the optimiser does."""
+    base, adds_up = federation(), partial(AddsUpGradients, lr=0.5)
+    bank = replace(base.parties[0], bottom=Table(sparse=True), optimiser=adds_up)
+    made = Federation([bank, base.parties[1]], base.label_holder)
+    training = replace(TRAINING, epochs=4)
+    whole = made.train(training=training)
+    made.train(training=training, out=tmp_path, stop_before=6)
+    rest = made.train(training=training, out=tmp_path, resume=True)
+    tables = [run.models["bank"]["bottom"].table.weight for run in (whole, rest)]
+    assert torch.equal(*tables)
+
+
+def in_backward(parameters, lr):
+    """Takes steps as gradients come, by hooks, with what nobody saves."""
+    parameters = list(parameters)
+    own = {p: torch.optim.Adam([p], lr=lr) for p in parameters}
+
+    def step(p):
+        own[p].step()
+        own[p].zero_grad()
+
+    for p in parameters:
+        p.register_post_accumulate_grad_hook(step)
+    return torch.optim.SGD(parameters, lr=0.0)
+
+
+def test_what_is_left_in_hooks_of_an_optimisers_is_told():
+    """They were not called in the trial, and a run went on otherwise in silence."""
+    told = told_of_optimisers(learning(optimiser=partial(in_backward, lr=0.1)))
+    assert any("goes on otherwise" in each for each in told)
+
+
+def masked(mask, slope):
+    return slope * mask
+
+
+def halved_after(p):
+    p.grad *= 0.5
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+def test_hooks_of_a_models_parameters_are_at_work(driver):
+    """A mask that holds weights fast was dropped in silence, as torch copies no hooks."""
+    bottom = linear()
+    mask = torch.tensor([[0.0], [1.0], [1.0], [1.0]])
+    bottom[0].weight.register_hook(partial(masked, mask))
+    bottom[0].bias.register_post_accumulate_grad_hook(halved_after)
+    start = bottom[0].weight.detach().clone()
+    made = [federation(each) for each in (bottom, linear())]
+    for each in made:
+        each.parties = tuple(replace(party, optimiser=SGD) for party in each.parties)
+    runs = [each.train(training=replace(TRAINING, epochs=1), driver=driver) for each in made]
+    hooked, free = (run.models["bank"]["bottom"][0] for run in runs)
+    moved = (hooked.weight - start).abs().amax(1) > 0
+    assert moved.tolist() == [False, True, True, True]
+    assert not torch.equal(hooked.bias, free.bias)
+    assert torch.equal(bottom[0].weight, start)
+
+
+def test_parameters_are_copied_and_handed_over_with_their_hooks_and_attributes():
+    bottom, seen = linear(), []
+    bottom[0].weight.decays, bottom[0].bias.requires_grad = False, False
+    for p in bottom.parameters():
+        handle = p.requires_grad_().register_hook(partial(masked, torch.tensor(2.0)))
+    handle.remove()
+    bottom[0].weight.register_post_accumulate_grad_hook(halved_after)
+    bottom[0].bias.requires_grad_(False)
+    for other in (copied(bottom), ForkingPickler.loads(packed(bottom))):
+        other[0].weight.sum().backward()
+        assert torch.equal(other[0].weight.grad, torch.ones(4, 4))  # twice, and half of that
+        seen.append([other[0].weight.decays, other[0].bias.requires_grad])
+    assert seen == [[False, False]] * 2
+    assert bottom[0].weight.grad is None
 
 
 class Exact(torch.optim.SGD):

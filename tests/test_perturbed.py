@@ -592,9 +592,10 @@ def test_a_budget_ends_training_before_it_is_exceeded(tmp_path):
     run = small_federation(limited).train(limited, LONG)
     assert (run.summary["rounds"], run.summary["completed"]) == (8, True)
     assert run.history["epsilon"][-1] <= enough.epsilon
-    none = replace(METHOD, uplink=replace(NOISY, budget=Budget(0.01, 1e-5)))
-    with pytest.raises(ConfigurationError, match="cannot afford one round"):
-        small_federation(none).train(none, LONG)
+    for budget, why in ((Budget(0.01, 1e-5), "that costs"), (Budget(9.0, 0), "at a delta of 0, ")):
+        none = replace(METHOD, uplink=replace(NOISY, budget=budget))
+        with pytest.raises(ConfigurationError, match=f"cannot afford one round of training.*{why}"):
+            small_federation(none).train(none, LONG)
 
 
 def test_a_budget_affords_fewer_rounds_to_an_exchange_that_sends_twice():

@@ -366,6 +366,12 @@ class Agreement:
             told = uplink.spending(self.layout, {purpose: most}, late)
             affords = uplink.affords(self.layout, purpose, most, late)
             if not affords and told.get("epsilon", 0) is None:
+                if told["delta"] == 0:
+                    return (
+                        "the budget cannot afford one round of training at a delta of 0, where "
+                        "nothing bounds the epsilon of Gaussian noise, nor of what is without "
+                        "noise: give it a delta above 0, such as 1e-5"
+                    )
                 if purpose is Purpose.TRAINING:
                     return (
                         "the budget cannot afford one round of training, which shows embeddings "

@@ -73,8 +73,10 @@ def encode_state(state: State) -> bytes:
             return value
         match value:
             case torch.Tensor() if value.layout is torch.sparse_coo:
-                whole = value.detach().coalesce()
-                return {"sparse": [hold(whole.indices()), hold(whole.values()), [*whole.shape]]}
+                # As it is: what is there twice is added up by who uses it, and in that order.
+                own = value.detach()
+                parts = [hold(own._indices()), hold(own._values()), [*own.shape]]
+                return {"sparse": [*parts, own.is_coalesced()]}
             case torch.Tensor():
                 return {"tensor": hold(value)}
             case np.ndarray():
@@ -127,10 +129,11 @@ def _filled(value: Any, tensors: dict[str, torch.Tensor]) -> Any:
         case "tensor":
             return tensors[content]
         case "sparse":
-            indices, values, shape = content
-            return torch.sparse_coo_tensor(
+            indices, values, shape, *is_coalesced = content  # all were, before that was written
+            read = torch.sparse_coo_tensor(
                 tensors[indices], tensors[values], shape, check_invariants=True
-            ).coalesce()
+            )
+            return read if is_coalesced == [False] else read.coalesce()
         case "array":
             return tensors[content].numpy()
         case "bytes":

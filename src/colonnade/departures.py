@@ -284,6 +284,8 @@ def _read(path: Path, name: str) -> tuple[list[bytes], list[_Line]]:
     except ValueError as error:
         raise _damaged(path, str(error)) from None
     start = _encode([name])[:-1] + b","
+    if lines and not lines[-1].strip(b"\0"):
+        lines.pop()  # the disk had made room for a line, and no more
     torn = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
     if not (torn.startswith(start) or start.startswith(torn)) or _is_line(torn[:-1]):
         raise _damaged(path, "it ends in what is no message")

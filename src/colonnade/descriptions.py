@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from colonnade.bound_anew import bound_anew
 from colonnade.functions_told import Named, made_with, settings_of, written_in
@@ -207,6 +208,8 @@ class _Teller:
                 return inside(value.__wrapped__)
             case Enum():
                 return f"{inside(type(value))}.{value.name} {inside(value.value)}"
+            case RemovableHandle():  # of a hook, which is told where it is; torch numbers them
+                return _name(type(value))
             case ContextVar():
                 return f"ContextVar {value.name} {inside(_current(value))}"
             case torch.device() | torch.dtype() | np.generic() | np.dtype():
@@ -413,10 +416,11 @@ def unsaved(module: nn.Module) -> dict[str, str]:
             place = f"{name}.{key}" if name else key
             if place not in saved and not (isinstance(value, Tensor) and not value.is_leaf):
                 held[place] = content_of(value)
-    trains = {
-        f"{name}.requires_grad": str(p.requires_grad) for name, p in module.named_parameters()
-    }
-    return held | trains
+    for name, p in module.named_parameters():
+        held[f"{name}.requires_grad"] = str(p.requires_grad)
+        for kind, hooks in _hooks(p, _HOOKS_OF_WEIGHTS):
+            held[f"{name}.{kind.strip('_')}"] = content_of([hooks, [*map(bound_anew, hooks)]])
+    return held
 
 
 def _name(value: Any) -> str:

@@ -326,6 +326,7 @@ class Federation:
         for name, role in roles.items():
             for learner in learners_of(role).values():
                 check_saved(name, learner)
+        notes = [*self._notes_of_models(method), *notes]
         return notes, agreement, seats, roles, self._describe(method, training, roles)
 
     def _holders(self) -> list[Party]:
@@ -400,7 +401,7 @@ class Federation:
             Circumstances(
                 self._devices(),
                 self.people,
-                [*self.warnings, *self._notes_of_models(method), *notes],
+                [*self.warnings, *notes],
                 classes=self.classes,
                 clocks=clocks,
             ),

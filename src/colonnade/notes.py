@@ -6,6 +6,7 @@ Nothing of it is wrong, so training goes on; where it matters, a sentence says w
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from colonnade.models import (
     trained_parameters,
 )
 from colonnade.organisations import Loss
+from colonnade.own_code import attributes_of
 from colonnade.telling import named
 
 __all__ = [
@@ -222,7 +224,7 @@ def notes_of_optimiser(
         key
         for key in before | after
         if before.get(key) != after.get(key)
-        and not (are_alike and hasattr(vars(stepped.optimiser).get(key), "param_groups"))
+        and not (are_alike and _are_optimisers(attributes_of(stepped.optimiser).get(key)))
     ]:
         notes.append(
             f"{whose} changes what it does not save when it takes a step ({', '.join(changed)}): "
@@ -253,7 +255,20 @@ _TORCHS = {"defaults", "_opt_called", "_need_device_dtype_check_for_fused"}  # n
 def _held(optimiser: object) -> dict[str, str]:
     """Return what tells what an optimiser holds besides what it saves, by name."""
     return {
-        key: content_of(list(own.values()) if key.endswith("_hooks") else own)  # numbered by torch
-        for key, own in vars(optimiser).items()
+        key: content_of([*own.values()] if _are_hooks(key, own) else own)
+        for key, own in attributes_of(optimiser).items()
         if key not in _SAVED | _TORCHS
     }
+
+
+def _are_hooks(key: str, held: object) -> bool:
+    """Whether they are hooks as torch has them, by numbers that are new in each process."""
+    return key.endswith("_hooks") and isinstance(held, Mapping)
+
+
+def _are_optimisers(held: object) -> bool:
+    """Whether something is an optimiser, or some of them, whose state may be saved as one."""
+    several = [*held.values()] if isinstance(held, Mapping) else held
+    if isinstance(several, list | tuple):
+        return bool(several) and all(map(_are_optimisers, several))
+    return hasattr(held, "param_groups")

@@ -33,7 +33,13 @@ from colonnade.models.optimising import (
     go_on_alike,
     stepped_and_new,
 )
-from colonnade.models.polynomial import LinearInPowers, Polynomial, is_linear_in_powers, terms_of
+from colonnade.models.polynomial import (
+    LinearInPowers,
+    Polynomial,
+    computes_otherwise,
+    is_linear_in_powers,
+    terms_of,
+)
 from colonnade.models.resnet import ResNet18, group_norm
 from colonnade.models.rows_apart import alike, check_rows_apart, half_of
 from colonnade.models.sparse import Sparse
@@ -75,6 +81,7 @@ __all__ = [
     "check_schedule",
     "check_steady",
     "check_top_learns",
+    "computes_otherwise",
     "copied",
     "drawing_alike",
     "evaluating",

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
+from colonnade.models.hooks import put_back, what_torch_leaves_out
+
 __all__ = ["copied"]
 
 _Module = TypeVar("_Module", bound=nn.Module)
@@ -19,7 +21,7 @@ def copied(module: _Module, shared: Iterable[Tensor] = ()) -> _Module:
 
     Torch copies no tensor that was computed from parameters, as modules with
     ``torch.nn.utils.weight_norm`` or ``prune`` hold one until they compute it anew; the copy holds
-    its values.
+    its values. Nor does torch copy hooks of parameters, which are at work in the copy too.
 
     Raises
     ------
@@ -35,7 +37,13 @@ def copied(module: _Module, shared: Iterable[Tensor] = ()) -> _Module:
     >>> copied(model, shared=[model.bias]).bias is model.bias
     True
     """
-    return copy.deepcopy(module, {**dict(_copies(module)), **{id(each): each for each in shared}})
+    memo = {**dict(_copies(module)), **{id(each): each for each in shared}}
+    other = copy.deepcopy(module, memo)
+    for p in module.parameters():
+        left_out, own = what_torch_leaves_out(p), memo.get(id(p), p)
+        if left_out and own is not p and not what_torch_leaves_out(own):
+            put_back(own, copy.deepcopy(left_out, memo))
+    return other
 
 
 _CONTAINERS = (dict, set, OrderedDict)

@@ -199,7 +199,7 @@ def _take_steps(owner: str, learner: Learner, module: nn.Module, steps: int = _S
         ):
             gradient = _filled(p.shape, p.dtype, p.device)
             added = gradient.to_sparse(1) if id(original) in sparse else gradient
-            p.grad = added if p.grad is None else p.grad + added  # some keep it for several steps
+            torch.autograd.backward([p], [added])  # so hooks of theirs are called
         _step(owner, learner)
 
 

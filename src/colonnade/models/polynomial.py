@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Protocol, TypeGuard
+from typing import Any, Protocol, TypeGuard, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,12 @@ from torch.nn.utils import parametrize
 
 from colonnade.annotated import check_arguments
 from colonnade.errors import ConfigurationError
+from colonnade.models.copies import copied
 
-__all__ = ["LinearInPowers", "Polynomial", "is_linear_in_powers", "terms_of"]
+__all__ = ["LinearInPowers", "Polynomial", "computes_otherwise", "is_linear_in_powers", "terms_of"]
 
 _MOST = 1000  # powers
+_ALIKE = 1e-3  # of sums of float32, as far as they differ by rounding
 
 
 class LinearInPowers(Protocol):
@@ -44,6 +46,46 @@ def is_linear_in_powers(bottom: object) -> TypeGuard[LinearInPowers]:
     """
     computed = isinstance(bottom, nn.Module) and parametrize.is_parametrized(bottom)
     return not computed and hasattr(bottom, "powers") and hasattr(bottom, "weight")
+
+
+def computes_otherwise(bottom: LinearInPowers, x: Tensor) -> str:
+    """Return in what a bottom is no sum of products of its weights alone; nothing where it is one.
+
+    Parameters
+    ----------
+    bottom
+        A module; a copy is tried, with weights of which none is 0.
+    x
+        Some rows.
+
+    Examples
+    --------
+    >>> class Bounded(Polynomial):
+    ...     def forward(self, x):
+    ...         return super().forward(x).tanh()
+    >>> x = torch.rand(5, 3)
+    >>> computes_otherwise(Bounded(inputs=3, width=2), x)
+    'its forward returns something else than powers times weights, summed'
+    >>> computes_otherwise(Polynomial(inputs=3, width=2), x)
+    ''
+    """
+    own: Any = copied(cast(nn.Module, bottom)).cpu()
+    if [*map(id, own.parameters())] != [id(own.weight)]:
+        return "it has parameters besides its weight"
+    with torch.no_grad():
+        count = own.weight.numel()
+        own.weight.copy_(torch.linspace(-1, 1, 2 * count)[::2].view_as(own.weight))
+        weight = own.weight.flatten(0, 1)
+    powers: Tensor = own.powers(x)
+    if powers.requires_grad:
+        return "its powers hang on parameters"
+    with torch.no_grad():
+        computed, terms, weight = own(x).double(), powers.flatten(1).double(), weight.double()
+    if computed.shape == (len(x), weight.shape[1]):
+        rounding = _ALIKE * (terms.abs() @ weight.abs())
+        if not (computed - terms @ weight).abs().gt(rounding).any():
+            return ""
+    return "its forward returns something else than powers times weights, summed"
 
 
 def terms_of(bottoms: Mapping[str, nn.Module]) -> dict[str, int]:

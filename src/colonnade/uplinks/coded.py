@@ -35,7 +35,7 @@ from colonnade.uplinks.coded_halves import (
     WEIGHTS,
     CodedCollector,
     CodedUploader,
-    linear_bottom,
+    check_linear,
 )
 from colonnade.uplinks.contract import Uplink
 from colonnade.uplinks.pinned import check_shown, checked_identities, pinned, unpinned
@@ -240,7 +240,7 @@ class Coded(Uplink):
 
     def uploader(self, layout: Layout, party: Party) -> CodedUploader:
         """Make the half of ``party``, whose bottom is linear in powers of its features."""
-        linear_bottom(party.name, party.bottom)
+        check_linear(party)
         check_shown(self.identities, party)
         return CodedUploader(self._sums(layout), layout, party)
 

@@ -20,11 +20,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.drawing import drawing
 from colonnade.effects import Arrivals, Attempt, Expect, Purpose, Recall, Receive, Send, Work
 from colonnade.errors import ConfigurationError
 from colonnade.layout import Layout
 from colonnade.links import Rows
-from colonnade.models import Additive, Learner, LinearInPowers, is_linear_in_powers, take
+from colonnade.models import (
+    Additive,
+    Learner,
+    LinearInPowers,
+    computes_otherwise,
+    is_linear_in_powers,
+    take,
+)
 from colonnade.organisations import Party
 from colonnade.secure import CodedHolder, CodedParty, CodedSums, Instant
 from colonnade.stragglers import LATE, Missing
@@ -42,6 +50,7 @@ __all__ = [
     "WEIGHTS",
     "CodedCollector",
     "CodedUploader",
+    "check_linear",
     "linear_bottom",
 ]
 
@@ -49,6 +58,7 @@ KEY, KEYS, DATA = "key", "keys", "data_share"
 WEIGHTS, ANSWER, ENOUGH = "weights_share", "coded_answer", "enough"
 START = 0  # of what is sent at a start, all of which is awaited
 _PIECE = 128  # coded rows that are computed at a time: between two a party looks if there is enough
+_TRIED = 8  # rows on which it is seen whether a bottom is linear in its weights
 _ROWS = 8192  # whose powers are rounded at a time
 
 
@@ -67,6 +77,23 @@ def linear_bottom(name: str, bottom: object) -> LinearInPowers:
             f"{type(bottom).__name__}, in a configuration `model: polynomial`"
         )
     return bottom
+
+
+def check_linear(party: Party) -> None:
+    """Raise ``ConfigurationError`` unless shares of a bottom's weights come to what it computes."""
+    bottom = linear_bottom(party.name, party.bottom)
+    if not isinstance(party.features, Tensor):
+        raise ConfigurationError(
+            f"the bottom model of {party.name!r} is computed on shares, so its features are one "
+            "tensor, not several by name"
+        )
+    with drawing():
+        otherwise = computes_otherwise(bottom, party.features[:_TRIED].detach())
+    if otherwise:
+        raise ConfigurationError(
+            f"the bottom model {type(bottom).__name__} of {party.name!r} is computed on shares of "
+            f"its weights, and {otherwise}: take Polynomial(inputs, width, degree)"
+        )
 
 
 @dataclass(frozen=True)
