@@ -37,6 +37,8 @@ def put_back(p: Tensor, left_out: tuple[_Hooks, _Hooks, Mapping[str, Any]]) -> N
     """Let a copy of a parameter have what ``what_torch_leaves_out`` returned."""
     before, after, attributes = left_out
     vars(p).update(attributes)
+    if not before and not after:
+        return
     is_trained = p.requires_grad
     p.requires_grad_()  # torch registers none with what is frozen, where they may be
     for hook in before:
