@@ -179,7 +179,10 @@ def test_a_download_is_of_a_number_and_has_a_name(kit, words):
 
 
 @pytest.mark.parametrize("number", [f"{JOB} ../x", "/own", "..", f"{JOB}/..", 7, [JOB]])
-@pytest.mark.parametrize("around", [lambda said: said, lambda said: {"jobs": [{}, said]}])
+@pytest.mark.parametrize(
+    "around",
+    [lambda said: said, lambda said: {"jobs": [{}, said]}, lambda said: {"job_meta": said}],
+)
 def test_the_server_gives_no_place_for_the_number_of_a_job(kit, around, number):
     answered = Session(kit / "transfer", {}, said=around({"job_id": number})).server_execute
     result = answered("submit_job train")
@@ -216,6 +219,33 @@ def test_the_server_does_not_say_where_a_download_is(kit):
     """FLARE moved a folder of the operator's, which the server named, to where it was started."""
     session = Session(kit / "transfer", {}, said={"location": str(kit), "job_id": JOB})
     assert session.server_execute("download_job")["meta"] == {"job_id": JOB}
+
+
+def test_what_brings_nothing_is_no_download(kit):
+    """FLARE's command line said that an operator's own folder was the download, to be moved on."""
+    before = everything(kit)
+    for said in ({"files": []}, {"files": None}, {"status": "ok"}):
+        result = Session(kit / "transfer", {}, said=said).downloads()
+        assert result["status"] == APIStatus.ERROR_RUNTIME
+        assert "the server gives no files" in result["details"]
+    session = Session(kit / "transfer", {}, said={"status": "ok"})
+    for name in ("submit_job", "download_job", "download_job_components"):
+        entry = SimpleNamespace(name=name)
+        for result in (
+            session.server_execute(f"{name} {JOB}", cmd_entry=entry),
+            session.server_execute(f"{name} {JOB}", None, entry),
+        ):
+            assert result["details"] == f"the server says that {name} moves no files"
+    entry = SimpleNamespace(name="list_jobs")
+    assert session.server_execute("list_jobs", cmd_entry=entry)["status"] == APIStatus.SUCCESS
+    assert everything(kit) == before
+
+
+def test_what_others_bring_is_no_number_of_the_servers(kit):
+    """What one operator or site had brought closed lists to all."""
+    brought = {"jobs": [{"job_id": JOB, "custom_props": {"job_id": "x"}}], "of": {"job_id": "x"}}
+    session = Session(kit / "transfer", {}, said=brought)
+    assert session.server_execute("list_jobs")["meta"] == session.meta
 
 
 def test_answers_are_as_they_were(kit):

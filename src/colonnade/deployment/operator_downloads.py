@@ -49,11 +49,11 @@ def pull_folder(module: FileTransferModule, args: list[str], ctx: Any) -> dict[s
         if name != Path(name).name or name in ("", ".."):
             raise DataError(f"{short(repr(name))} is no name of a folder among downloads")
         answer: dict[str, Any] = api.server_execute(join_args([entry.full_command_name(), job]))
-        said = answer.get(ProtoKey.META)
-        if answer.get(ProtoKey.STATUS) != APIStatus.SUCCESS or not said:
+        if answer.get(ProtoKey.STATUS) != APIStatus.SUCCESS:
             return answer
-        if not said.get(MetaKey.FILES):
-            return answer
+        said = answer.get(ProtoKey.META) or {}
+        if not said.get(MetaKey.FILES):  # programs take their own folder for where they are
+            raise RemoteProtocolError("the server gives no files")
         with TemporaryDirectory(prefix=".downloading-", dir=downloads) as place:
             folder = Path(place) / job
             folder.mkdir()

@@ -10,7 +10,7 @@ and each cell of such a program hears what ``heard`` has on an operator's list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import wraps
 from types import MappingProxyType
 from typing import Any
@@ -73,33 +73,42 @@ def _answered(execute: Callable[..., Any]) -> Callable[..., Any]:
     """Let the server say neither where a download is, nor what is no number of a job for one.
 
     FLARE would move or unpack the former, and programs hand on the latter as part of a command or
-    of a path.
+    of a path. A command that moves files is none that the server could answer by itself, without
+    any: what was asked for would seem to be in the folder that the program was started in.
     """
 
     @wraps(execute)
-    def server_execute(self: AdminAPI, *given: Any, **named: Any) -> Any:
-        result = execute(self, *given, **named)
+    def server_execute(
+        self: AdminAPI,
+        command: str,
+        reply_processor: Any = None,
+        cmd_entry: Any = None,
+        **named: Any,
+    ) -> Any:
+        if cmd_entry is not None and cmd_entry.name in _MOVE:  # by itself, and not as a part of it
+            return _refused(f"the server says that {cmd_entry.name} moves no files")
+        result = execute(self, command, reply_processor, cmd_entry, **named)
         if isinstance(result, dict):
             result.pop(ProtoKey.APP_DATA, None)
             meta = result.get(ProtoKey.META)
             if isinstance(meta, dict):
                 meta.pop(MetaKey.LOCATION, None)
-            odd = next((each for each in _numbers_in(meta) if not is_job_number(each)), None)
-            if odd is not None:
-                why = f"the server gives {short(repr(odd))} for the number of a job"
-                return {ProtoKey.STATUS: APIStatus.ERROR_RUNTIME, ProtoKey.DETAILS: why}
+                for number in filter(None, _numbers_in(meta)):
+                    if not is_job_number(number):
+                        said = short(repr(number))
+                        return _refused(f"the server gives {said} for the number of a job")
         return result
 
     return server_execute
 
 
-def _numbers_in(answer: object) -> Iterator[object]:
-    """Yield the numbers of jobs in an answer, except where it gives none."""
-    waiting = [answer]
-    while waiting:
-        match waiting.pop():
-            case Mapping() as named:
-                yield from filter(None, [named.get(MetaKey.JOB_ID)])
-                waiting += named.values()
-            case list() | tuple() as several:
-                waiting += several
+def _refused(why: str) -> dict[str, Any]:
+    return {ProtoKey.STATUS: APIStatus.ERROR_RUNTIME, ProtoKey.DETAILS: why}
+
+
+def _numbers_in(meta: dict[str, Any]) -> Iterator[object]:
+    """Yield the numbers of jobs where FLARE's server puts them."""
+    jobs = meta.get(MetaKey.JOBS)
+    for one in (meta, meta.get(MetaKey.JOB_META), *(jobs if isinstance(jobs, list) else ())):
+        if isinstance(one, dict):
+            yield one.get(MetaKey.JOB_ID)
