@@ -88,9 +88,16 @@ class Scaled(Polynomial):
         return super().powers(x) * self.weight.scale
 
 
+class Flat(Polynomial):
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.weight = torch.nn.Parameter(self.weight.detach().flatten(0, 1))
+
+
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
+        (Flat, "its weight has 2 dimensions, and 3 are expected"),
         (Bounded, "its forward returns something else"),
         (Shifted, "it has parameters besides its weight"),
         (Scaled, "its powers hang on parameters"),

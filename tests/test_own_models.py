@@ -2068,6 +2068,84 @@ def test_hooks_of_a_models_parameters_are_at_work(driver):
     assert torch.equal(bottom[0].weight, start)
 
 
+class Thaws(nn.Sequential):
+    """Holds weights fast by a hook until the second batch, or by what the hook looks at."""
+
+    def __init__(self, by_handle):
+        super().__init__(*linear())
+        self.register_buffer("batches", torch.zeros(()))
+        self.by_handle = by_handle
+        self.handle = self[0].weight.register_hook(partial(masked, 0.0) if by_handle else self.fast)
+
+    def fast(self, slope):
+        return slope if self.batches >= 2 else 0 * slope
+
+    def forward(self, x):
+        self.batches += self.training
+        if self.by_handle and self.batches >= 2:
+            self.handle.remove()
+        return super().forward(x)
+
+
+def decaying(how):
+    bottom = linear()
+    weight = bottom[0].weight
+    weight.register_hook(
+        {
+            "closure": lambda slope: slope + weight.detach(),
+            "default": lambda slope, weight=weight: slope + weight.detach(),
+            "partial": partial(torch.add, weight),
+        }[how]
+    )
+    return bottom
+
+
+@pytest.mark.parametrize(
+    "several",
+    [[Thaws(True), Thaws(False)], [*map(decaying, ("closure", "default", "partial"))]],
+    ids=["handles", "what hooks look at"],
+)
+def test_hooks_in_a_copy_are_of_the_copy(several):
+    """They looked at the model that was handed in, and handles removed hooks of that."""
+    sgd, weights = partial(torch.optim.SGD, lr=0.1), []
+    for bottom in several:
+        made = federation(bottom)
+        made.parties = tuple(replace(party, optimiser=sgd) for party in made.parties)
+        weights.append(made.train(training=TRAINING).models["bank"]["bottom"][0].weight)
+    assert all(torch.equal(weights[0], each) for each in weights)
+    assert not torch.equal(weights[0], several[0][0].weight)
+
+
+GLOBAL = linear()
+
+
+def test_a_hook_that_looks_at_the_model_by_a_global_name_is_refused():
+    handle = GLOBAL[0].weight.register_hook(lambda slope: slope + GLOBAL[0].weight.detach())
+    with pytest.raises(
+        ConfigurationError, match=r"'bank' cannot be copied, .* the global 'GLOBAL'"
+    ):
+        federation(GLOBAL)
+    handle.remove()
+    federation(GLOBAL)
+
+
+def freezing(parameters):
+    parameters = list(parameters)
+    parameters[0].requires_grad_(False)
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def shaped(parameters):
+    parameters = list(parameters)
+    parameters[0].register_hook(lambda slope: slope + 0 * slope.flatten()[8])
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+@pytest.mark.parametrize("optimiser", [freezing, shaped])
+def test_an_optimiser_may_freeze_what_it_is_handed_and_hook_a_shape(optimiser):
+    assert not told_of_optimisers(learning(optimiser=optimiser))
+
+
 def test_parameters_are_copied_and_handed_over_with_their_hooks_and_attributes():
     bottom, seen = linear(), []
     bottom[0].weight.decays, bottom[0].bias.requires_grad = False, False

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
-from colonnade.models.hooks import put_back, what_torch_leaves_out
+from colonnade.models.hooks import look_at_copies, put_back, what_torch_leaves_out
 
 __all__ = ["copied"]
 
@@ -43,6 +43,8 @@ def copied(module: _Module, shared: Iterable[Tensor] = ()) -> _Module:
         left_out, own = what_torch_leaves_out(p), memo.get(id(p), p)
         if left_out and own is not p and not what_torch_leaves_out(own):
             put_back(own, copy.deepcopy(left_out, memo))
+    parts = [*module.modules(), *module.parameters(), *module.buffers()]
+    look_at_copies(other, {id(part): memo[id(part)] for part in parts if id(part) in memo})
     return other
 
 

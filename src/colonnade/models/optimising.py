@@ -199,7 +199,12 @@ def _take_steps(owner: str, learner: Learner, module: nn.Module, steps: int = _S
         ):
             gradient = _filled(p.shape, p.dtype, p.device)
             added = gradient.to_sparse(1) if id(original) in sparse else gradient
-            torch.autograd.backward([p], [added])  # so hooks of theirs are called
+            if not p.requires_grad:  # some freeze what they are handed
+                continue
+            try:
+                torch.autograd.backward([p], [added])  # so hooks of theirs are called
+            except Exception:  # one may be made for another shape
+                p.grad = added if p.grad is None else p.grad + added
         _step(owner, learner)
 
 

@@ -17,6 +17,7 @@ from colonnade.models.copies import copied
 __all__ = ["LinearInPowers", "Polynomial", "computes_otherwise", "is_linear_in_powers", "terms_of"]
 
 _MOST = 1000  # powers
+_DIMENSIONS = 3  # of weights: powers, inputs and components
 _ALIKE = 1e-3  # of sums of float32, as far as they differ by rounding
 
 
@@ -70,6 +71,8 @@ def computes_otherwise(bottom: LinearInPowers, x: Tensor) -> str:
     ''
     """
     own: Any = copied(cast(nn.Module, bottom)).cpu()
+    if own.weight.dim() != _DIMENSIONS:
+        return f"its weight has {own.weight.dim()} dimensions, and {_DIMENSIONS} are expected"
     if [*map(id, own.parameters())] != [id(own.weight)]:
         return "it has parameters besides its weight"
     with torch.no_grad():
