@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from torch.nn.utils import prune
 
 from colonnade.batches import BatchPlan
 from colonnade.channels import Channel, Network
@@ -102,7 +103,7 @@ class Flat(Polynomial):
         (Shifted, "it has parameters besides its weight"),
         (Scaled, "its powers hang on parameters"),
         (
-            lambda *given: torch.nn.utils.prune.l1_unstructured(Polynomial(*given), "weight", 0.5),
+            lambda *given: prune.l1_unstructured(Polynomial(*given), "weight", 0.5),
             "it has parameters besides its weight",
         ),
     ],
