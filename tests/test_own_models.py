@@ -2107,10 +2107,10 @@ def decaying(how):
 )
 def test_hooks_in_a_copy_are_of_the_copy(several):
     """They looked at the model that was handed in, and handles removed hooks of that."""
-    sgd, weights = partial(torch.optim.SGD, lr=0.1), []
+    weights = []
     for bottom in several:
         made = federation(bottom)
-        made.parties = tuple(replace(party, optimiser=sgd) for party in made.parties)
+        made.parties = tuple(replace(party, optimiser=SGD) for party in made.parties)
         weights.append(made.train(training=TRAINING).models["bank"]["bottom"][0].weight)
     assert all(torch.equal(weights[0], each) for each in weights)
     assert not torch.equal(weights[0], several[0][0].weight)

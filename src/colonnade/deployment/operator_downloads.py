@@ -21,7 +21,7 @@ from colonnade.deployment.job_numbers import is_job_number
 from colonnade.errors import DataError, RemoteProtocolError
 from colonnade.telling import first_line, short
 
-__all__ = ["pull_folder"]
+__all__ = ["failed", "pull_folder"]
 
 _MOST = 1000  # downloads by one name
 
@@ -41,7 +41,7 @@ def pull_folder(module: FileTransferModule, args: list[str], ctx: Any) -> dict[s
     """
     entry, api, downloads = ctx.get_command_entry(), ctx.get_api(), Path(module.download_dir)
     if len(args) not in (2, 3):
-        return _failed(f"usage: {entry.usage}", APIStatus.ERROR_SYNTAX)
+        return failed(f"usage: {entry.usage}", APIStatus.ERROR_SYNTAX)
     job, name = args[1], args[-1]
     try:
         if not is_job_number(job):
@@ -60,7 +60,7 @@ def pull_folder(module: FileTransferModule, args: list[str], ctx: Any) -> dict[s
             _fill(folder, api, said[MetaKey.SOURCE_FQCN], said[MetaKey.FILES])
             location = str(_put(folder, downloads / name))
     except Exception as error:  # whatever the server sends, and the disk
-        return _failed(f"nothing is downloaded into {downloads}: {first_line(error)}")
+        return failed(f"nothing is downloaded into {downloads}: {first_line(error)}")
     return {
         ProtoKey.STATUS: APIStatus.SUCCESS,
         ProtoKey.DETAILS: f"content downloaded to {location}",
@@ -100,5 +100,6 @@ def _put(folder: Path, destination: Path) -> Path:
     raise DataError(f"there are {_MOST} downloads of this name: remove some")
 
 
-def _failed(why: str, status: APIStatus = APIStatus.ERROR_RUNTIME) -> dict[str, Any]:
+def failed(why: str, status: APIStatus = APIStatus.ERROR_RUNTIME) -> dict[str, Any]:
+    """Return what FLARE makes of a command that failed."""
     return {ProtoKey.STATUS: status, ProtoKey.DETAILS: why}

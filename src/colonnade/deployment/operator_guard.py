@@ -17,7 +17,6 @@ from typing import Any
 
 from nvflare.apis.fl_constant import AdminCommandNames
 from nvflare.fuel.hci.client.api import AdminAPI
-from nvflare.fuel.hci.client.api_status import APIStatus
 from nvflare.fuel.hci.client.event import EventHandler
 from nvflare.fuel.hci.client.file_transfer import FileTransferModule
 from nvflare.fuel.hci.file_transfer_defs import PULL_FOLDER_FQN, PUSH_FOLDER_FQN
@@ -25,7 +24,7 @@ from nvflare.fuel.hci.proto import MetaKey, ProtoKey
 
 from colonnade.deployment.cell_guard import guard_cells
 from colonnade.deployment.job_numbers import is_job_number
-from colonnade.deployment.operator_downloads import pull_folder
+from colonnade.deployment.operator_downloads import failed, pull_folder
 from colonnade.telling import short
 
 __all__ = ["OperatorGuard"]
@@ -86,7 +85,7 @@ def _answered(execute: Callable[..., Any]) -> Callable[..., Any]:
         **named: Any,
     ) -> Any:
         if cmd_entry is not None and cmd_entry.name in _MOVE:  # by itself, and not as a part of it
-            return _refused(f"the server says that {cmd_entry.name} moves no files")
+            return failed(f"the server says that {cmd_entry.name} moves no files")
         result = execute(self, command, reply_processor, cmd_entry, **named)
         if isinstance(result, dict):
             result.pop(ProtoKey.APP_DATA, None)
@@ -96,14 +95,10 @@ def _answered(execute: Callable[..., Any]) -> Callable[..., Any]:
                 for number in filter(None, _numbers_in(meta)):
                     if not is_job_number(number):
                         said = short(repr(number))
-                        return _refused(f"the server gives {said} for the number of a job")
+                        return failed(f"the server gives {said} for the number of a job")
         return result
 
     return server_execute
-
-
-def _refused(why: str) -> dict[str, Any]:
-    return {ProtoKey.STATUS: APIStatus.ERROR_RUNTIME, ProtoKey.DETAILS: why}
 
 
 def _numbers_in(meta: dict[str, Any]) -> Iterator[object]:

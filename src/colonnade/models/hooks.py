@@ -66,10 +66,9 @@ def look_at_copies(module: nn.Module, copies: Mapping[int, Any]) -> None:
     ConfigurationError
         If a hook of a parameter looks at one of the original's by a global name.
     """
-    owners = [*module.modules(), *module.parameters()]
-    for owner in owners:
-        names = [name for name in _HOOKS if getattr(owner, name, None)]
-        for hooks in (getattr(owner, name) for name in names):
+    for owner in (*module.modules(), *module.parameters()):
+        for name in _HOOKS:
+            hooks = getattr(owner, name, None) or {}
             for number, hook in hooks.items():
                 if isinstance(owner, Tensor):
                     _check_globals(hook, copies)

@@ -197,10 +197,10 @@ def _take_steps(owner: str, learner: Learner, module: nn.Module, steps: int = _S
         for p, original in zip(
             learner.module.parameters(), trained_parameters(module), strict=True
         ):
-            gradient = _filled(p.shape, p.dtype, p.device)
-            added = gradient.to_sparse(1) if id(original) in sparse else gradient
             if not p.requires_grad:  # some freeze what they are handed
                 continue
+            gradient = _filled(p.shape, p.dtype, p.device)
+            added = gradient.to_sparse(1) if id(original) in sparse else gradient
             try:
                 torch.autograd.backward([p], [added])  # so hooks of theirs are called
             except Exception:  # one may be made for another shape
