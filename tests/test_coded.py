@@ -23,7 +23,7 @@ from colonnade.federation import Federation
 from colonnade.layout import Layout
 from colonnade.method import Method
 from colonnade.methods import fedvs
-from colonnade.models import Concat, Mean, Polynomial, Sum
+from colonnade.models import Concat, Mean, Polynomial, Sum, computes_otherwise
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
 from colonnade.privacy import Gaussian
@@ -89,6 +89,20 @@ class Scaled(Polynomial):
         return super().powers(x) * self.weight.scale
 
 
+class Normalised(Polynomial):
+    def __init__(self, inputs, *given):
+        super().__init__(inputs, *given)
+        self.norm = torch.nn.BatchNorm1d(inputs, affine=False)
+
+    def powers(self, x):
+        return super().powers(self.norm(x))
+
+
+class DroppedOut(Polynomial):
+    def forward(self, x):
+        return torch.nn.functional.dropout(super().forward(x), 0.5, self.training)
+
+
 class Flat(Polynomial):
     def __init__(self, *given):
         super().__init__(*given)
@@ -102,6 +116,8 @@ class Flat(Polynomial):
         (Bounded, "its forward returns something else"),
         (Shifted, "it has parameters besides its weight"),
         (Scaled, "its powers hang on parameters"),
+        (Normalised, "its powers of a row hang on other rows"),
+        (DroppedOut, "its forward returns something else"),
         (
             lambda *given: prune.l1_unstructured(Polynomial(*given), "weight", 0.5),
             "it has parameters besides its weight",
@@ -115,6 +131,12 @@ def test_a_bottom_that_shares_do_not_come_to_is_refused(kind, said):
     made.parties = (replace(made.parties[0], bottom=kind(columns, 4, 2)), *made.parties[1:])
     with pytest.raises(ConfigurationError, match=f"on shares of its weights, and {said}"):
         made.train(CODED, TRAINING, report=False)
+
+
+def test_powers_may_be_of_rows_that_are_normalised_by_what_is_fixed():
+    bottom = Normalised(3, 4, 2)
+    bottom.norm.eval()
+    assert not computes_otherwise(bottom, torch.rand(8, 3))
 
 
 def train(method, driver=None, training=TRAINING, **settings):

@@ -2049,84 +2049,126 @@ def halved_after(p):
     p.grad *= 0.5
 
 
-@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
-def test_hooks_of_a_models_parameters_are_at_work(driver):
-    """A mask that holds weights fast was dropped in silence, as torch copies no hooks."""
-    bottom = linear()
-    mask = torch.tensor([[0.0], [1.0], [1.0], [1.0]])
-    bottom[0].weight.register_hook(partial(masked, mask))
-    bottom[0].bias.register_post_accumulate_grad_hook(halved_after)
-    start = bottom[0].weight.detach().clone()
-    made = [federation(each) for each in (bottom, linear())]
-    for each in made:
-        each.parties = tuple(replace(party, optimiser=SGD) for party in each.parties)
-    runs = [each.train(training=replace(TRAINING, epochs=1), driver=driver) for each in made]
-    hooked, free = (run.models["bank"]["bottom"][0] for run in runs)
-    moved = (hooked.weight - start).abs().amax(1) > 0
-    assert moved.tolist() == [False, True, True, True]
-    assert not torch.equal(hooked.bias, free.bias)
-    assert torch.equal(bottom[0].weight, start)
+class Scaled(nn.Module):
+    """A layer with a factor, at which a hook of the layer looks in some way."""
 
+    def __init__(self, how):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.factor = nn.Parameter(torch.full((4,), 2.0))
+        hooks = {
+            "a closure": lambda _, given, output: output * self.factor,
+            "a default": lambda _, given, output, own=self.factor: output * own,
+            "another function": lambda *called: self.times(*called),
+            "what wraps a method": wraps(self.times)(lambda *called: self.times(*called)),
+            "a method": self.times,
+            "a partial function": partial(times, self),
+        }
+        self.layer.register_forward_hook(hooks[how])
 
-class Thaws(nn.Sequential):
-    """Holds weights fast by a hook until the second batch, or by what the hook looks at."""
-
-    def __init__(self, by_handle):
-        super().__init__(*linear())
-        self.register_buffer("batches", torch.zeros(()))
-        self.by_handle = by_handle
-        self.handle = self[0].weight.register_hook(partial(masked, 0.0) if by_handle else self.fast)
-
-    def fast(self, slope):
-        return slope if self.batches >= 2 else 0 * slope
+    def times(self, _, given, output):
+        return output * self.factor
 
     def forward(self, x):
-        self.batches += self.training
-        if self.by_handle and self.batches >= 2:
-            self.handle.remove()
-        return super().forward(x)
+        return self.layer(x)
 
 
-def decaying(how):
-    bottom = linear()
-    weight = bottom[0].weight
-    weight.register_hook(
-        {
-            "closure": lambda slope: slope + weight.detach(),
-            "default": lambda slope, weight=weight: slope + weight.detach(),
-            "partial": partial(torch.add, weight),
-        }[how]
-    )
-    return bottom
+def times(own, _, given, output):
+    return output * own.factor
 
 
-@pytest.mark.parametrize(
-    "several",
-    [[Thaws(True), Thaws(False)], [*map(decaying, ("closure", "default", "partial"))]],
-    ids=["handles", "what hooks look at"],
-)
-def test_hooks_in_a_copy_are_of_the_copy(several):
-    """They looked at the model that was handed in, and handles removed hooks of that."""
-    weights = []
-    for bottom in several:
-        made = federation(bottom)
-        made.parties = tuple(replace(party, optimiser=SGD) for party in made.parties)
-        weights.append(made.train(training=TRAINING).models["bank"]["bottom"][0].weight)
-    assert all(torch.equal(weights[0], each) for each in weights)
-    assert not torch.equal(weights[0], several[0][0].weight)
+LOOKS_BACK = ["a closure", "a default", "another function", "what wraps a method"]
+
+
+@pytest.mark.parametrize("how", LOOKS_BACK)
+def test_a_hook_that_a_copy_would_share_and_that_looks_at_the_model_is_refused(how):
+    """What it looked at was of the model that was handed in, and was trained by nobody."""
+    with pytest.raises(ConfigurationError, match=r"'bank' holds the function .* trains a copy"):
+        federation(Scaled(how))
+
+
+@pytest.mark.parametrize("how", ["a method", "a partial function"])
+def test_a_hook_that_goes_with_a_copy_looks_at_the_copy(how):
+    bottom = Scaled(how)
+    trained = federation(bottom).train(training=TRAINING).models["bank"]["bottom"]
+    assert not torch.equal(trained.factor, bottom.factor)
+    assert torch.equal(trained(torch.ones(1, 4)), trained.layer(torch.ones(1, 4)))
+    assert bottom.factor.grad is None
 
 
 GLOBAL = linear()
 
 
-def test_a_hook_that_looks_at_the_model_by_a_global_name_is_refused():
-    handle = GLOBAL[0].weight.register_hook(lambda slope: slope + GLOBAL[0].weight.detach())
-    with pytest.raises(
-        ConfigurationError, match=r"'bank' cannot be copied, .* the global 'GLOBAL'"
-    ):
+def looking_at_a_global():
+    return GLOBAL[0].bias
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: x + GLOBAL[0].bias, lambda x: x + looking_at_a_global()]
+)
+def test_a_function_that_looks_at_the_model_by_a_global_name_is_refused(function):
+    GLOBAL.then = {"all": [function]}
+    with pytest.raises(ConfigurationError, match=r"looks at the model that is handed in"):
         federation(GLOBAL)
-    handle.remove()
+    del GLOBAL.then
     federation(GLOBAL)
+
+
+class Decayed(nn.Module):
+    def __init__(self, top):
+        super().__init__()
+        self.top = top
+
+    def forward(self, predictions, labels):
+        return predictions.mean() + self.top.weight.square().mean()
+
+
+def decayed(top):
+    return lambda predictions, labels: predictions.mean() + top.weight.square().mean()
+
+
+@pytest.mark.parametrize("loss", [decayed, Decayed])
+def test_a_loss_that_looks_at_the_model_that_is_handed_in_is_refused(loss):
+    """It was computed of weights that no training changed, and nothing said so."""
+    base, top = federation(), nn.Linear(8, 2)
+    holder = replace(base.label_holder, top=top, loss=loss(top))
+    with pytest.raises(ConfigurationError, match=r"the loss of .* looks at the model"):
+        Federation(base.parties, holder).train(training=TRAINING)
+    top.requires_grad_(False)  # of which any copy is the same
+    Federation(base.parties, holder).train(training=TRAINING)
+
+
+@pytest.mark.parametrize("kind", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_hooks_of_a_models_parameters_are_refused(kind):
+    """A mask that holds weights fast was dropped in silence, as torch copies no hooks."""
+    bottom = linear()
+    getattr(bottom[0].weight, kind)(abs)
+    with pytest.raises(ConfigurationError, match=r"a hook on the derivative of '0\.weight'"):
+        federation(bottom)
+
+
+def holding_fast(parameters):
+    parameters = list(parameters)
+    parameters[0].register_hook(partial(torch.mul, torch.tensor([[0.0], [1.0], [1.0], [1.0]])))
+    return SGD(parameters)
+
+
+def optimised(bottom, optimiser):
+    """A federation of which the bank trains a bottom so."""
+    made = federation(bottom)
+    made.parties = (replace(made.parties[0], optimiser=optimiser), *made.parties[1:])
+    return made
+
+
+@pytest.mark.parametrize("driver", [Simulate(), Processes()], ids=lambda driver: driver.label)
+def test_an_optimisers_function_may_register_them_and_a_run_returns_none(driver):
+    bottom = linear()
+    start = bottom[0].weight.detach().clone()
+    training = replace(TRAINING, epochs=1)
+    run = optimised(bottom, holding_fast).train(training=training, driver=driver)
+    trained = run.models["bank"]["bottom"]
+    assert (trained[0].weight - start).any(1).tolist() == [False, True, True, True]
+    optimised(trained, holding_fast).train(training=training)  # as it has no hook left
 
 
 def freezing(parameters):
@@ -2146,20 +2188,11 @@ def test_an_optimiser_may_freeze_what_it_is_handed_and_hook_a_shape(optimiser):
     assert not told_of_optimisers(learning(optimiser=optimiser))
 
 
-def test_parameters_are_copied_and_handed_over_with_their_hooks_and_attributes():
-    bottom, seen = linear(), []
+def test_parameters_are_copied_and_handed_over_with_their_attributes():
+    bottom = linear()
     bottom[0].weight.decays, bottom[0].bias.requires_grad = False, False
-    for p in bottom.parameters():
-        handle = p.requires_grad_().register_hook(partial(masked, torch.tensor(2.0)))
-    handle.remove()
-    bottom[0].weight.register_post_accumulate_grad_hook(halved_after)
-    bottom[0].bias.requires_grad_(False)
     for other in (copied(bottom), ForkingPickler.loads(packed(bottom))):
-        other[0].weight.sum().backward()
-        assert torch.equal(other[0].weight.grad, torch.ones(4, 4))  # twice, and half of that
-        seen.append([other[0].weight.decays, other[0].bias.requires_grad])
-    assert seen == [[False, False]] * 2
-    assert bottom[0].weight.grad is None
+        assert (other[0].weight.decays, other[0].bias.requires_grad) == (False, False)
 
 
 class Exact(torch.optim.SGD):

@@ -597,12 +597,10 @@ def clamps(module, inputs, output):
     return output.clamp(-0.1, 0.1)
 
 
-def hooked(hook=None, gradients=None):
+def hooked(hook=None):
     layer = nn.Linear(2, 3)
     if hook:
         layer.register_forward_hook(hook)
-    if gradients:
-        layer.weight.register_hook(gradients)
     return layer
 
 
@@ -788,7 +786,6 @@ APART = {
         lambda: from_a_file("def loss(p, y): return 2.0"),
     ),
     "a hook": (hooked, lambda: hooked(clamps)),
-    "a hook on gradients": (hooked, lambda: hooked(gradients=torch.sign)),
     "parts in another order": (lambda: InOrder("a", "b"), lambda: InOrder("b", "a")),
     "weights in common": (lambda: Tied("none"), lambda: Tied("weights")),
     "parts in common": (lambda: Tied("weights"), lambda: Tied("modules")),

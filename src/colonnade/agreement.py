@@ -32,7 +32,7 @@ from colonnade.layout import Layout
 from colonnade.links import Link, Rows
 from colonnade.local_updates import LocalStep, LocalUpdates
 from colonnade.metrics import Metric
-from colonnade.models import Fusion, Learner, load_own_state
+from colonnade.models import Fusion, Learner, load_own_state, unhooked
 from colonnade.organisations import LabelHolder, Loss, Party
 from colonnade.packages_told import packages_of
 from colonnade.privacy import Game
@@ -82,8 +82,8 @@ def learners_of(role: PartyRole | HolderRole) -> dict[str, Learner]:
 
 
 def modules_of(role: PartyRole | HolderRole) -> dict[str, nn.Module]:
-    """Return the modules of the models that a role trains."""
-    return {part: learner.module for part, learner in learners_of(role).items()}
+    """Return the modules of the models that a role has trained, without hooks of its optimisers."""
+    return {part: unhooked(learner.module) for part, learner in learners_of(role).items()}
 
 
 class Composition(Protocol):
@@ -478,8 +478,8 @@ class Agreement:
                 role: PartyRole | HolderRole = exchange.party(self, seat)
             else:
                 role = exchange.label_holder(self, seat)
-            for part, module in modules_of(role).items():
-                load_own_state(f"the {part} model of {name!r}", module)
+            for part, learner in learners_of(role).items():
+                load_own_state(f"the {part} model of {name!r}", learner.module)
         return role
 
     def fingerprint(self, seat: PartySeat | HolderSeat) -> str:

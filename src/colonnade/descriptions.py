@@ -365,7 +365,7 @@ def _settings(module: nn.Module) -> list[tuple[str, object]]:
         for key, own in part.named_parameters(recurse=False, remove_duplicate=False):
             place = first.setdefault(id(own), f"{name}.{key}")
             if place == f"{name}.{key}":
-                weights += [key, own, own.requires_grad, _hooks(own, _HOOKS_OF_WEIGHTS)]
+                weights += [key, own, own.requires_grad]
             else:
                 weights += [key, "as", place]
         attributes = _held_by(part, _attributes(part))
@@ -374,9 +374,6 @@ def _settings(module: nn.Module) -> list[tuple[str, object]]:
         held = [type(part), attributes, weights, buffers, _hooks(part, _HOOKS), code]
         told.append((name, held))
     return told
-
-
-_HOOKS_OF_WEIGHTS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
 def _hooks(owner: object, kinds: Iterable[str]) -> list[tuple[str, list[Any]]]:
@@ -418,8 +415,6 @@ def unsaved(module: nn.Module) -> dict[str, str]:
                 held[place] = content_of(value)
     for name, p in module.named_parameters():
         held[f"{name}.requires_grad"] = str(p.requires_grad)
-        for kind, hooks in _hooks(p, _HOOKS_OF_WEIGHTS):
-            held[f"{name}.{kind.strip('_')}"] = content_of([hooks, [*map(bound_anew, hooks)]])
     return held
 
 

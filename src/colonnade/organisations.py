@@ -21,6 +21,7 @@ from colonnade.models import (
     OptimiserFactory,
     SchedulerFactory,
     check_bottom_learns,
+    check_loss_looks_at_none,
     check_module,
     check_optimiser,
     check_schedule,
@@ -213,10 +214,12 @@ class LabelHolder:
         return top, own
 
     def check_apart(self) -> None:
-        """Raise ``ConfigurationError`` if top and bottom model share what is trained.
+        """Raise ``ConfigurationError`` if top model, bottom model and loss share what is trained.
 
         Each is copied, and its copy trained, by itself.
         """
+        own = [self.top] if self.bottom is None else [self.top, self.bottom]
+        check_loss_looks_at_none(self.name, self.objective(), own)
         of_bottom = {} if self.bottom is None else dict(self.bottom.named_parameters())
         names = {id(p): name for name, p in of_bottom.items() if p.requires_grad}
         for name, p in self.top.named_parameters():

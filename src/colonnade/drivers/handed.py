@@ -15,10 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Generic, TypeVar
 
-from torch import nn
 from torch.multiprocessing import reductions
-
-from colonnade.models.hooks import put_back, what_torch_leaves_out
 
 __all__ = ["Handed", "packed"]
 
@@ -73,7 +70,7 @@ def _write(start: Connection, data: bytes) -> None:
 
 
 class _Pickler(ForkingPickler):
-    """multiprocessing's, with tensors as plain pickle has them, and parameters with their hooks.
+    """multiprocessing's, with tensors as plain pickle has them.
 
     By its own way each tensor moves into shared memory, where it is, and keeps a file open for as
     long as it lives, and for ever where nobody unpickles it.
@@ -85,14 +82,7 @@ class _Pickler(ForkingPickler):
             kind: reduced
             for kind, reduced in self.dispatch_table.items()
             if getattr(reduced, "__module__", None) != reductions.__name__
-        } | {nn.Parameter: _with_hooks}
-
-
-def _with_hooks(p: nn.Parameter) -> tuple[Any, ...]:
-    """Return how a parameter is made again, by pickle's protocol."""
-    how: Any = p.__reduce_ex__(2)  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    left_out = what_torch_leaves_out(p)
-    return how if left_out is None else (*how[:2], left_out, None, None, put_back)
+        }
 
 
 def packed(content: object) -> bytes:

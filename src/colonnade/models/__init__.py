@@ -23,6 +23,7 @@ from colonnade.models.learner import (
     versions_of,
 )
 from colonnade.models.learning import check_bottom_learns, check_top_learns
+from colonnade.models.lookbacks import check_loss_looks_at_none, unhooked
 from colonnade.models.lstm import Lstm
 from colonnade.models.mlp import mlp
 from colonnade.models.modes import evaluating, put_into_training
@@ -74,6 +75,7 @@ __all__ = [
     "all_finite",
     "check_bottom_learns",
     "check_gradients",
+    "check_loss_looks_at_none",
     "check_module",
     "check_one_row",
     "check_optimiser",
@@ -104,6 +106,7 @@ __all__ = [
     "terms_of",
     "trained_parameters",
     "tried",
+    "unhooked",
     "versions_of",
     "without_dropout",
 ]

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
-from colonnade.models.hooks import look_at_copies, put_back, what_torch_leaves_out
-
 __all__ = ["copied"]
 
 _Module = TypeVar("_Module", bound=nn.Module)
@@ -21,7 +19,8 @@ def copied(module: _Module, shared: Iterable[Tensor] = ()) -> _Module:
 
     Torch copies no tensor that was computed from parameters, as modules with
     ``torch.nn.utils.weight_norm`` or ``prune`` hold one until they compute it anew; the copy holds
-    its values. Nor does torch copy hooks of parameters, which are at work in the copy too.
+    its values. Nor does torch copy attributes of parameters, by which an optimiser's function may
+    tell them apart; the copy has them. Hooks of parameters it has not (``lookbacks.py``).
 
     Raises
     ------
@@ -40,11 +39,8 @@ def copied(module: _Module, shared: Iterable[Tensor] = ()) -> _Module:
     memo = {**dict(_copies(module)), **{id(each): each for each in shared}}
     other = copy.deepcopy(module, memo)
     for p in module.parameters():
-        left_out, own = what_torch_leaves_out(p), memo.get(id(p), p)
-        if left_out and own is not p and not what_torch_leaves_out(own):
-            put_back(own, copy.deepcopy(left_out, memo))
-    parts = [*module.modules(), *module.parameters(), *module.buffers()]
-    look_at_copies(other, {id(part): memo[id(part)] for part in parts if id(part) in memo})
+        if (attributes := vars(p)) and (own := memo.get(id(p), p)) is not p:
+            vars(own).update(copy.deepcopy(attributes, memo))
     return other
 
 

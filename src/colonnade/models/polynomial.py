@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, Protocol, TypeGuard, cast
 
 import torch
@@ -13,6 +14,7 @@ from torch.nn.utils import parametrize
 from colonnade.annotated import check_arguments
 from colonnade.errors import ConfigurationError
 from colonnade.models.copies import copied
+from colonnade.models.modes import evaluating, put_into_training
 
 __all__ = ["LinearInPowers", "Polynomial", "computes_otherwise", "is_linear_in_powers", "terms_of"]
 
@@ -82,13 +84,28 @@ def computes_otherwise(bottom: LinearInPowers, x: Tensor) -> str:
     powers: Tensor = own.powers(x)
     if powers.requires_grad:
         return "its powers hang on parameters"
+    if _hangs_on_more(own, x):
+        return "its powers of a row hang on other rows, on its mode or on chance"
+    terms, weight = powers.flatten(1).double(), weight.double()
+    rounding = _ALIKE * (terms.abs() @ weight.abs())
+    put_into_training(own)
+    for mode in (nullcontext(), evaluating(own)):
+        with mode, torch.no_grad():
+            computed = own(x).double()
+        if computed.shape != rounding.shape or (computed - terms @ weight).abs().gt(rounding).any():
+            return "its forward returns something else than powers times weights, summed"
+    return ""
+
+
+def _hangs_on_more(own: Any, x: Tensor) -> bool:
+    """Whether powers of a row are others beside fewer rows, in another mode, or the next time."""
+    half = len(x) // 2
+    put_into_training(own)
     with torch.no_grad():
-        computed, terms, weight = own(x).double(), powers.flatten(1).double(), weight.double()
-    if computed.shape == (len(x), weight.shape[1]):
-        rounding = _ALIKE * (terms.abs() @ weight.abs())
-        if not (computed - terms @ weight).abs().gt(rounding).any():
-            return ""
-    return "its forward returns something else than powers times weights, summed"
+        training = own.powers(x)
+        with evaluating(own):
+            apart = torch.cat([own.powers(x[:half]), own.powers(x[half:])])
+    return training.shape != apart.shape or not torch.allclose(training, apart, _ALIKE)
 
 
 def terms_of(bottoms: Mapping[str, nn.Module]) -> dict[str, int]:

@@ -18,6 +18,7 @@ from torch.nn.parameter import is_lazy
 from colonnade.errors import ConfigurationError
 from colonnade.faults import blamed, of_the_disk
 from colonnade.models.copies import copied
+from colonnade.models.lookbacks import check_looks_at_itself
 from colonnade.models.modes import evaluating, put_into_training
 from colonnade.telling import class_of, first_line
 
@@ -48,7 +49,8 @@ def shown(value: object) -> str:
 def check_module(whose: str, module: object) -> None:
     """Raise ``ConfigurationError`` unless it is a torch module that a run can train a copy of.
 
-    Its parameters must have their shapes, and torch must be able to copy it.
+    Its parameters must have their shapes, and torch must be able to copy it, in such a way that the
+    copy looks at itself.
 
     Parameters
     ----------
@@ -76,6 +78,7 @@ def check_module(whose: str, module: object) -> None:
             f"{whose} is compiled by torch.jit, and a copy of that cannot be trained: give the "
             "module that it was made of"
         )
+    check_looks_at_itself(whose, module)
     with blamed(f"{whose} cannot be copied, and each run trains a copy of its own"):
         copied(module)
 
