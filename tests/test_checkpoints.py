@@ -433,6 +433,11 @@ def test_a_checkpoint_that_cannot_be_read_is_not_called_damaged(tmp_path, monkey
         told = f"round-00000008/{file} cannot be read: {os.strerror(code)}"
         with pytest.raises(Unwritten, match=told):
             store.latest()
+    found = store.latest()
+    with monkeypatch.context() as then:
+        then.setattr(os, "open", refusing)
+        with pytest.raises(Unwritten, match=told):
+            found.read(file)
     assert {path: path.read_bytes() for path in store.folder.rglob("*") if path.is_file()} == before
     assert_whole(store.latest(), 8)
 

@@ -178,10 +178,14 @@ class Checkpoint:
         ------
         CheckpointError
             If it is not what the manifest says, or that does not name it.
+        Unwritten
+            If the system refuses to read it.
         """
         path = self.folder / file
         try:
             data = read_ordinary(path)
+        except OSError as error:
+            raise unread(path, error) from error
         except ValueError as error:
             raise CheckpointError(f"{path} is not what was written: {error}") from None
         if self.manifest["files"].get(file) != _digest(data):
