@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -487,6 +488,50 @@ def test_what_is_lost_is_the_same_whatever_was_predicted():
     pl.read_csv("bank.csv").sample(fraction=1.0, shuffle=True, seed=0).write_csv("bank.csv")
     found = again.predict_tables(without=without)
     assert (len(found.scores), found.lost) == (ROWS, lost)
+
+
+def more_people():
+    for file in ("bank.csv", "shop.csv", "club.csv", "bought.csv"):
+        table = pl.read_csv(file)
+        others = table.with_columns(pl.lit("newcomer ") + pl.col("id").alias("id"))
+        pl.concat([table, others]).write_csv(file)
+
+
+def other_incomes():
+    table = pl.read_csv("bank.csv")
+    table.with_columns(pl.col("income") * 1000).write_csv("bank.csv")
+
+
+def another_job():
+    Path("bank.csv").write_text(Path("bank.csv").read_text().replace("cook", "chef"))
+
+
+def other_answers():
+    words = Path("bought.csv").read_text().replace(",yes", ",0").replace(",no", ",1")
+    Path("bought.csv").write_text(words)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (more_people, "[0-9]+ training rows became [0-9]+; .* of 'bank' become other features"),
+        (other_incomes, "the columns of 'bank' become other features"),
+        (another_job, "the columns of 'bank' become other features"),
+        (other_answers, "there are other classes"),
+    ],
+)
+def test_rows_of_a_run_whose_tables_have_changed_are_not_predicted(changed, said):
+    """They were, by transformers that were fitted to the tables as they are now."""
+    trained(RUNS["classes"])
+    changed()
+    again = load_trained("run")
+    with pytest.raises(DataError, match=f"have changed since this run was trained on .*{said}"):
+        again.predict_rows("test")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert again.predict_tables(without={"shop": "mean"}).lost is None
+    expected = f"is not measured: the data have changed .*{said}"
+    assert any(re.search(expected, str(each.message)) for each in told)
 
 
 @pytest.mark.filterwarnings("ignore:this prediction showed")

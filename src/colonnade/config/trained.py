@@ -17,6 +17,7 @@ from colonnade.annotated import check_kind
 from colonnade.assembly import VerticalData
 from colonnade.config.parse import parse_config
 from colonnade.config.run import RunConfig
+from colonnade.config.same_data import changes_since
 from colonnade.config.tables import TablesConfig, check_sources
 from colonnade.errors import ColonnadeError, ConfigurationError, DataError
 from colonnade.export import Part, blank
@@ -190,10 +191,10 @@ class Trained:
         ConfigurationError
             If there are no such rows.
         DataError
-            If the data cannot be read.
+            If the data cannot be read, or are not those that the run was trained on.
         """
         check_kind("rows", rows, Rows)
-        data = self.config.data.load()
+        data = self._own_data()
         numbers: NDArray[np.int64] = getattr(data, rows)
         if not len(numbers):
             raise ConfigurationError(f"this run has no {rows} rows")
@@ -237,6 +238,19 @@ class Trained:
         assert data.ids is not None
         return data.ids[numbers]
 
+    def _own_data(self) -> VerticalData:
+        """Read the run's own data again."""
+        data = self.config.data.load()
+        assert self.run.predictor is not None
+        made = self.run.predictor.transformers
+        trained = {name: made[o] for name in data.features if (o := self._owner(name)) in made}
+        if changes := changes_since(self.run.summary, trained, data):
+            raise DataError(
+                f"the data have changed since this run was trained on them: {'; '.join(changes)}. "
+                "Which rows were for what cannot be told any more; predict people by their tables"
+            )
+        return data
+
     def _measurable(
         self, without: Fallbacks, data: VerticalData | None = None
     ) -> VerticalData | None:
@@ -246,7 +260,7 @@ class Trained:
         """
         why = "there are no validation rows"
         try:
-            data = self.config.data.load() if data is None else data
+            data = self._own_data() if data is None else data
             if len(data.validation):
                 return data
         except (ColonnadeError, OSError) as error:
