@@ -42,11 +42,11 @@ from colonnade.uplinks import Collected, Collector, Itemised, Uplink, Uploader
 # Every module, or a whole package, and its floor: it imports from floors below and from its own.
 FLOORS = [
     "errors streams wire effects kernels models defaults telling faults locks paths drawing "
-    "yaml_text annotated quiet turns forked ordinary own_code lookups reached",
+    "yaml_text annotated quiet turns forked ordinary",
     "codecs surrogates links flows labelling disclosures layout metrics organisations secure "
     "privacy",
     "batches ledger tallies clocks checkpoints journals departures channels costs delays "
-    "descriptions functions_told bound_anew packages_told tables",
+    "descriptions functions_told bound_anew own_code lookups packages_told tables",
     "local_updates stragglers training uplinks defences evaluation agreement",
     "roles",
     "exchanges method",

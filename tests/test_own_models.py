@@ -9,6 +9,7 @@ import random
 import re
 import threading
 import warnings
+import weakref
 from dataclasses import replace
 from functools import partial, wraps
 from multiprocessing.reduction import ForkingPickler
@@ -2035,18 +2036,26 @@ def in_backward(parameters, lr):
     return torch.optim.SGD(parameters, lr=0.0)
 
 
-def test_what_is_left_in_hooks_of_an_optimisers_is_told():
-    """They were not called in the trial, and a run went on otherwise in silence."""
-    told = told_of_optimisers(learning(optimiser=partial(in_backward, lr=0.1)))
+@pytest.mark.parametrize("optimiser", [partial(in_backward, lr=0.1), lambda ps: amplifying(ps)])
+def test_what_is_left_in_hooks_of_an_optimisers_is_told(optimiser):
+    """They were tried with one derivative, which all means of are, or with none."""
+    told = told_of_optimisers(learning(optimiser=optimiser))
     assert any("goes on otherwise" in each for each in told)
 
 
-def masked(mask, slope):
-    return slope * mask
+class Amplified:
+    """Adds a mean of derivatives, which begins with the first."""
+
+    def __call__(self, slope):
+        self.mean = 0.9 * getattr(self, "mean", slope) + 0.1 * slope
+        return slope + 2 * self.mean
 
 
-def halved_after(p):
-    p.grad *= 0.5
+def amplifying(parameters):
+    parameters = list(parameters)
+    for p in parameters:
+        p.register_hook(Amplified())
+    return SGD(parameters)
 
 
 class Scaled(nn.Module):
@@ -2083,7 +2092,9 @@ LOOKS_BACK = ["a closure", "a default", "another function", "what wraps a method
 @pytest.mark.parametrize("how", LOOKS_BACK)
 def test_a_hook_that_a_copy_would_share_and_that_looks_at_the_model_is_refused(how):
     """What it looked at was of the model that was handed in, and was trained by nobody."""
-    with pytest.raises(ConfigurationError, match=r"'bank' holds the function .* trains a copy"):
+    with pytest.raises(
+        ConfigurationError, match=r"of 'bank' looks at 'factor' of the .* trains a copy"
+    ):
         federation(Scaled(how))
 
 
@@ -2103,39 +2114,96 @@ def looking_at_a_global():
     return GLOBAL[0].bias
 
 
-@pytest.mark.parametrize(
-    "function", [lambda x: x + GLOBAL[0].bias, lambda x: x + looking_at_a_global()]
-)
-def test_a_function_that_looks_at_the_model_by_a_global_name_is_refused(function):
-    GLOBAL.then = {"all": [function]}
-    with pytest.raises(ConfigurationError, match=r"looks at the model that is handed in"):
-        federation(GLOBAL)
-    del GLOBAL.then
-    federation(GLOBAL)
+class Tower(nn.Module):
+    """A head upon another part, which forward finds in some way."""
 
-
-class Decayed(nn.Module):
-    def __init__(self, top):
+    def __init__(self, how):
         super().__init__()
-        self.top = top
+        self.backbone = backbone = GLOBAL if how == "a global name" else linear()
+        self.head = nn.Linear(4, 4)
+        self.finds = {
+            "a global name": lambda: GLOBAL,
+            "a closure": lambda: backbone,
+            "a weak reference": weakref.ref(backbone),
+        }[how]
 
-    def forward(self, predictions, labels):
-        return predictions.mean() + self.top.weight.square().mean()
+    def forward(self, x):
+        return self.head(self.finds()(x))
 
 
-def decayed(top):
-    return lambda predictions, labels: predictions.mean() + top.weight.square().mean()
+@pytest.mark.parametrize("how", ["a global name", "a closure", "a weak reference"])
+def test_a_model_that_looks_in_part_at_what_was_handed_in_is_refused(how):
+    """That part was trained by nobody, and nothing said so."""
+    with pytest.raises(ConfigurationError, match=r"looks at '.*' of the model that is handed in"):
+        federation(Tower(how))
 
 
-@pytest.mark.parametrize("loss", [decayed, Decayed])
-def test_a_loss_that_looks_at_the_model_that_is_handed_in_is_refused(loss):
+class Dropping(nn.Module):
+    def __init__(self, by_closure):
+        super().__init__()
+        self.layer, self.drop = nn.Linear(4, 4), nn.Dropout(0.5)
+        drop, act = self.drop, nn.Tanh()
+        self.act = lambda x: act(drop(x) if by_closure else x)
+
+    def forward(self, x):
+        return self.act(self.layer(self.drop(x)))
+
+
+def test_parts_that_know_whether_they_train_are_those_of_the_copy():
+    """Evaluation dropped out, as that of the copy alone was put into evaluation."""
+    with pytest.raises(ConfigurationError, match=r"looks at 'drop' of the model"):
+        federation(Dropping(True))
+    federation(Dropping(False)).train(training=TRAINING)
+
+
+def test_a_compiled_model_looks_at_itself():
+    bottom = torch.compile(linear(), backend="eager")
+    trained = federation(bottom).train(training=TRAINING).models["bank"]["bottom"]
+    assert not torch.equal(next(trained.parameters()), next(bottom.parameters()))
+
+
+def decayed(top, predictions, labels):
+    return predictions.mean() + top.weight.square().mean()
+
+
+class Judging(nn.Linear):
+    """A top model that has the loss, which looks at no weight."""
+
+    def __init__(self):
+        super().__init__(8, 2)
+        self.criterion = nn.CrossEntropyLoss()
+
+    def loss(self, predictions, labels):
+        return self.criterion(predictions, labels)
+
+
+def test_a_loss_may_be_a_method_of_the_top_model():
+    base, top = federation(), Judging()
+    judged = replace(base.label_holder, labels=base.label_holder.labels % 2, top=top, loss=top.loss)
+    rows = base.train_rows, base.test_rows, None, base.validation_rows
+    Federation(base.parties, judged, *rows).train(training=TRAINING)
+
+
+def test_a_metric_that_looks_at_the_model_that_is_handed_in_is_refused():
+    """It was that of weights that no training changed, in every evaluation."""
+    base = federation()
+    norm = Metric("norm", False, lambda scores, y: float(base.parties[0].bottom[0].weight.norm()))
+    with pytest.raises(ConfigurationError, match=r"a metric looks at '0.weight' of the model"):
+        federation(base.parties[0].bottom, metrics=(norm,)).train(training=TRAINING)
+
+
+@pytest.mark.parametrize("by_closure", [True, False])
+def test_a_loss_that_looks_at_weights_that_are_handed_in_is_refused(by_closure):
     """It was computed of weights that no training changed, and nothing said so."""
-    base, top = federation(), nn.Linear(8, 2)
-    holder = replace(base.label_holder, top=top, loss=loss(top))
-    with pytest.raises(ConfigurationError, match=r"the loss of .* looks at the model"):
-        Federation(base.parties, holder).train(training=TRAINING)
+    top = nn.Linear(8, 2)
+    base = federation(top=top, labels=torch.arange(ROWS) % 2)
+    loss = (lambda *given: decayed(top, *given)) if by_closure else partial(decayed, top)
+    holder = replace(base.label_holder, loss=loss)
+    rows = base.train_rows, base.test_rows, None, base.validation_rows
+    with pytest.raises(ConfigurationError, match=r"the loss of .* looks at 'weight' of the model"):
+        Federation(base.parties, holder, *rows).train(training=TRAINING)
     top.requires_grad_(False)  # of which any copy is the same
-    Federation(base.parties, holder).train(training=TRAINING)
+    Federation(base.parties, holder, *rows).train(training=TRAINING)
 
 
 @pytest.mark.parametrize("kind", ["register_hook", "register_post_accumulate_grad_hook"])

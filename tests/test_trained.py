@@ -493,7 +493,7 @@ def test_what_is_lost_is_the_same_whatever_was_predicted():
 def more_people():
     for file in ("bank.csv", "shop.csv", "club.csv", "bought.csv"):
         table = pl.read_csv(file)
-        others = table.with_columns(pl.lit("newcomer ") + pl.col("id").alias("id"))
+        others = table.with_columns(id=pl.lit("newcomer ") + pl.col("id"))
         pl.concat([table, others]).write_csv(file)
 
 

@@ -7,14 +7,20 @@ looks here.
 
 from __future__ import annotations
 
-from types import FunctionType
+from collections import deque
+from collections.abc import Mapping
+from functools import partial, partialmethod
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
 
 from colonnade.functions_told import Named
-from colonnade.lookups import rebound
-from colonnade.own_code import is_own, variables_of
-from colonnade.reached import reached
+from colonnade.lookups import Attribute, rebound, used
+from colonnade.own_code import attributes_of, is_own, is_own_class, variables_of
 
 __all__ = ["bound_anew"]
+
+_PLAIN = (int, float, complex, str, bytes, type(None))  # of which nothing is called
+_MANY = 1000  # of so many in one place none is looked at
 
 
 def bound_anew(called: object) -> list[Named]:
@@ -26,10 +32,58 @@ def bound_anew(called: object) -> list[Named]:
     >>> bound_anew(lambda: None)
     []
     """
-    own = (one for one in reached([called]) if isinstance(one, FunctionType) and is_own(one))
-    return [values for function in own if (values := _rebound_of(function))]
+    found, seen, waiting = [], {id(called): called}, deque([called])
+    while waiting:
+        one = waiting.popleft()
+        if isinstance(one, FunctionType) and is_own(one) and (values := _rebound_of(one)):
+            found.append(values)
+        for each in _reached_from(one):
+            if id(each) not in seen and not isinstance(each, _PLAIN):
+                seen[id(each)] = each
+                waiting.append(each)
+    return found
 
 
 def _rebound_of(function: FunctionType) -> Named:
     code, known = function.__code__, variables_of(function)
     return Named((name, known.get(name)) for name in rebound(code) - {*code.co_cellvars})
+
+
+def _reached_from(one: Any) -> list[Any]:
+    """Return what may be called with something, or is part of it."""
+    match one:
+        case FunctionType():
+            return _looked_up(one) if is_own(one) else [vars(one).get("__wrapped__")]
+        case MethodType():
+            return [one.__func__, one.__self__]
+        case staticmethod() | classmethod():
+            return [one.__func__]
+        case property():
+            return [one.fget]
+        case partial() | partialmethod():
+            return [one.func, *one.args, *one.keywords.values()]
+        case type():
+            return [
+                part for kind in one.__mro__ if is_own_class(kind) for part in vars(kind).values()
+            ]
+        case Mapping():
+            return [*one.values()] if len(one) <= _MANY else []
+        case list() | tuple() | set() | frozenset():
+            return [*one] if len(one) <= _MANY else []
+        case ModuleType():
+            return []
+    return [type(one), *attributes_of(one).values()] if is_own_class(type(one)) else []
+
+
+def _looked_up(function: FunctionType) -> list[Any]:
+    """Return the values of a function's variables, of modules what it looks up in them."""
+    known = variables_of(function)
+    found = [vars(function).get("__wrapped__")]
+    for name, uses in used(function.__code__).items():
+        value = known.get(name)
+        if isinstance(value, ModuleType):
+            steps = [use.path[0] for use in uses if use.path]
+            found += [vars(value).get(s.name) for s in steps if isinstance(s, Attribute)]
+        else:
+            found.append(value)
+    return found

@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -70,11 +70,13 @@ from colonnade.models import (
     check_module,
     check_optimiser,
     check_top_learns,
+    looking_at_copies,
     parameter_count,
     shown,
     take,
     terms_of,
     tried,
+    weights_of,
 )
 from colonnade.notes import (
     notes_of_loss,
@@ -606,6 +608,19 @@ class Federation:
             own.check_learns(self.widths[own.name])
         check_optimiser(holder.name, holder.top, holder.optimiser, holder.scheduler, holder.device)
 
+    def _looking_at_no_weights(
+        self, what: str, copies: Mapping[int, Any]
+    ) -> AbstractContextManager[None]:
+        """Refuse what looks at weights that are handed in, or copies, not at those in training."""
+        models = [self.label_holder.top, *(own.bottom for own in self._holders())]
+        weights = [each for model in models for each in weights_of(model)]
+        weights += [(name, copies[id(p)]) for name, p in weights if id(p) in copies]
+        remedy = (
+            "give it no model; what holds weights down is the optimiser's (weight_decay), and what "
+            "was trained is in run.models"
+        )
+        return looking_at_copies(what, weights, remedy)
+
     @drawing_apart()
     def check(self, method: Method) -> None:
         """Raise unless top model, loss and metrics fit the labels and this method's fusion.
@@ -651,10 +666,13 @@ class Federation:
         check_lets_through(holder.name, holder.top, len(rows), fused)
         check_top_learns(holder.name, holder.top, len(rows), fused)
         output = output.float()  # as it will be in training
-        own = copied_loss(holder.name, self.loss)
+        copies: dict[int, Any] = {}
+        own = copied_loss(holder.name, self.loss, copies)
         before = kept_by(own)
-        check_loss(holder.name, own, output, labels, rows)
-        self._check_metrics(output)
+        with self._looking_at_no_weights(f"the loss of {holder.name!r}", copies):
+            check_loss(holder.name, own, output, labels, rows)
+        with self._looking_at_no_weights("a metric", {}):
+            self._check_metrics(output)
         return notes_of_loss(holder.name, own, before)
 
 

@@ -21,7 +21,6 @@ from colonnade.models import (
     OptimiserFactory,
     SchedulerFactory,
     check_bottom_learns,
-    check_loss_looks_at_none,
     check_module,
     check_optimiser,
     check_schedule,
@@ -214,12 +213,10 @@ class LabelHolder:
         return top, own
 
     def check_apart(self) -> None:
-        """Raise ``ConfigurationError`` if top model, bottom model and loss share what is trained.
+        """Raise ``ConfigurationError`` if top and bottom model share what is trained.
 
         Each is copied, and its copy trained, by itself.
         """
-        own = [self.top] if self.bottom is None else [self.top, self.bottom]
-        check_loss_looks_at_none(self.name, self.objective(), own)
         of_bottom = {} if self.bottom is None else dict(self.bottom.named_parameters())
         names = {id(p): name for name, p in of_bottom.items() if p.requires_grad}
         for name, p in self.top.named_parameters():
@@ -252,10 +249,11 @@ class LabelHolder:
         )
 
 
-def copied_loss(name: str, loss: Loss) -> Loss:
+def copied_loss(name: str, loss: Loss, copies: dict[int, Any] | None = None) -> Loss:
     """Return a copy of a loss, as each role has one: it may keep something, as a running mean.
 
-    A function is its own copy.
+    A function is its own copy. What an object holds is copied with it, into ``copies``, by the id
+    of what it is of.
 
     Raises
     ------
@@ -263,7 +261,7 @@ def copied_loss(name: str, loss: Loss) -> Loss:
         If it cannot be copied; it names whose it is.
     """
     try:
-        return copied(loss) if isinstance(loss, nn.Module) else copy.deepcopy(loss)
+        return copied(loss) if isinstance(loss, nn.Module) else copy.deepcopy(loss, copies)
     except Exception as error:  # a user's object may hold anything
         raise ConfigurationError(
             f"the loss of {name!r} cannot be copied, and each run computes by a copy of its own: "

@@ -23,7 +23,7 @@ from colonnade.models.learner import (
     versions_of,
 )
 from colonnade.models.learning import check_bottom_learns, check_top_learns
-from colonnade.models.lookbacks import check_loss_looks_at_none, unhooked
+from colonnade.models.lookbacks import looking_at_copies, unhooked, weights_of
 from colonnade.models.lstm import Lstm
 from colonnade.models.mlp import mlp
 from colonnade.models.modes import evaluating, put_into_training
@@ -75,7 +75,6 @@ __all__ = [
     "all_finite",
     "check_bottom_learns",
     "check_gradients",
-    "check_loss_looks_at_none",
     "check_module",
     "check_one_row",
     "check_optimiser",
@@ -92,6 +91,7 @@ __all__ = [
     "half_of",
     "is_linear_in_powers",
     "load_own_state",
+    "looking_at_copies",
     "mlp",
     "parameter_count",
     "parameter_vector",
@@ -108,5 +108,6 @@ __all__ = [
     "tried",
     "unhooked",
     "versions_of",
+    "weights_of",
     "without_dropout",
 ]

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from colonnade.errors import ConfigurationError
 from colonnade.models.copies import copied
 from colonnade.models.learner import trained_parameters
+from colonnade.models.lookbacks import looking_at_copies, parts_of
 from colonnade.models.modes import put_into_training
 from colonnade.models.trial import shown
 from colonnade.telling import first_line
@@ -96,6 +97,13 @@ def _stepped(
     """Return a copy of a module that went forth and back twice; None if it takes no such batch."""
     own = copied(module).cpu()
     put_into_training(own)
+    with looking_at_copies(whose, parts_of(module)):
+        return _after_two_steps(whose, own, inputs, check)
+
+
+def _after_two_steps(
+    whose: str, own: nn.Module, inputs: Callable[[], Any], check: Callable[[Any], None]
+) -> nn.Module | None:
     handed_over = [*own.parameters()]
     for step in ("", " a second time"):
         try:

@@ -1,26 +1,33 @@
-"""Whether a copy of a model would still hang on the model that it is of.
+"""Whether what a run computes looks at a model that was handed in, and not at the copy it trains.
 
-Each run trains copies. Torch copies a module, what it holds and methods that it holds; but it
-copies no function, which looks where it did, and no hooks of parameters.
+Each run trains copies. Torch copies a module, what it holds and methods of that; but a function
+looks where it did, by its closure or a global name, and hooks of parameters are not copied. No
+training changes what such a function sees. So it is watched, as a copy is tried, which tensors and
+modules it is that torch computes with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from types import FunctionType, MethodType
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
+from torch.overrides import TorchFunctionMode
 
 from colonnade.errors import ConfigurationError
-from colonnade.own_code import attributes_of, is_own_class
-from colonnade.reached import parts_held, reached
 
-__all__ = ["check_looks_at_itself", "check_loss_looks_at_none", "unhooked"]
+__all__ = ["check_hooks", "looking_at_copies", "parts_of", "unhooked", "weights_of"]
+
+_METHODS = "let it be a method, which goes with a copy, or bind it by functools.partial"
 
 
-def check_looks_at_itself(whose: str, module: nn.Module) -> None:
-    """Raise ``ConfigurationError`` if a copy of a module would look at the module, or lack hooks.
+def check_hooks(whose: str, module: nn.Module) -> None:
+    """Raise ``ConfigurationError`` if a module's parameters have hooks, which no copy has.
 
     Parameters
     ----------
@@ -32,10 +39,8 @@ def check_looks_at_itself(whose: str, module: nn.Module) -> None:
     Examples
     --------
     >>> model = nn.Linear(3, 2)
-    >>> handle = model.register_forward_hook(lambda own, given, output: output + own.bias)
-    >>> check_looks_at_itself("the bottom model of 'bank'", model)
     >>> handle = model.bias.register_hook(abs)
-    >>> check_looks_at_itself("the bottom model of 'bank'", model)
+    >>> check_hooks("the bottom model of 'bank'", model)
     Traceback (most recent call last):
     colonnade.errors.ConfigurationError: the bottom model of 'bank' has a hook on the derivative of 'bias', and each run trains a copy, which torch makes without: let the function that makes the optimiser register it, as that is handed the parameters that are trained
     """  # noqa: E501 - a message is one line
@@ -46,51 +51,6 @@ def check_looks_at_itself(whose: str, module: nn.Module) -> None:
                 "which torch makes without: let the function that makes the optimiser register it, "
                 "as that is handed the parameters that are trained"
             )
-    parts = {id(part): name for name, part in _parts(module)}
-    for part in module.modules():
-        for function in _uncopied(vars(part).values()):
-            found = _looked_at([function], parts)
-            if found is not None:
-                raise ConfigurationError(
-                    f"{whose} holds the function {function.__qualname__}, which looks at "
-                    f"{_shown(found)} that is handed in, of which each run trains a copy: let it "
-                    "be a method, which goes with a copy, or bind what it looks at by "
-                    "functools.partial"
-                )
-
-
-def check_loss_looks_at_none(
-    name: str, loss: Callable[..., Any], models: Iterable[nn.Module]
-) -> None:
-    """Raise ``ConfigurationError`` if a loss looks at what is trained of models that are handed in.
-
-    Parameters
-    ----------
-    name
-        Whose loss it is.
-    loss
-        The loss.
-    models
-        The models of whoever has it.
-
-    Examples
-    --------
-    >>> from functools import partial
-    >>> top = nn.Linear(3, 2)
-    >>> check_loss_looks_at_none("bank", partial(max, top), [top])
-    Traceback (most recent call last):
-    colonnade.errors.ConfigurationError: the loss of 'bank' looks at the model that is handed in, of which each run trains a copy: what holds weights down, or looks at them otherwise, is the optimiser's (weight_decay)
-    """  # noqa: E501 - a message is one line
-    parts = {id(part): of for module in models for of, part in _parts(module) if _is_trained(part)}
-    held = loss.modules() if isinstance(loss, nn.Module) else ()
-    weights = loss.parameters() if isinstance(loss, nn.Module) else ()
-    found = _looked_at([loss, *held, *weights], parts)
-    if found is not None:
-        raise ConfigurationError(
-            f"the loss of {name!r} looks at {_shown(found)} that is handed in, of which each run "
-            "trains a copy: what holds weights down, or looks at them otherwise, is the "
-            "optimiser's (weight_decay)"
-        )
 
 
 def unhooked(module: nn.Module) -> nn.Module:
@@ -98,7 +58,7 @@ def unhooked(module: nn.Module) -> nn.Module:
 
     >>> model = nn.Linear(3, 2)
     >>> handle = model.bias.register_hook(abs)
-    >>> check_looks_at_itself("the bottom model of 'bank'", unhooked(model))
+    >>> check_hooks("the bottom model of 'bank'", unhooked(model))
     """
     for p in module.parameters():
         for kind in _HOOKS:
@@ -110,41 +70,98 @@ def unhooked(module: nn.Module) -> nn.Module:
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
-def _parts(module: nn.Module) -> Iterator[tuple[str, nn.Module | Tensor]]:
-    """Yield what training changes of a module, by name: those of its parts that hold something."""
-    for name, part in module.named_modules():
-        if next(part.parameters(), None) is not None or next(part.buffers(), None) is not None:
-            yield name, part
-    yield from module.named_parameters()
-    yield from module.named_buffers()
+def parts_of(module: nn.Module) -> list[tuple[str, nn.Module | Tensor]]:
+    """Return what training changes of a module, by name: weights, buffers, and parts with modes.
+
+    >>> [name for name, _ in parts_of(nn.Sequential(nn.Linear(3, 2), nn.Dropout()))]
+    ['0.weight', '0.bias', '1']
+    """
+    with_modes = [(name, part) for name, part in module.named_modules() if _has_modes(part)]
+    return [*weights_of(module), *module.named_buffers(), *with_modes]
 
 
-def _is_trained(part: nn.Module | Tensor) -> bool:
-    own = part.parameters() if isinstance(part, nn.Module) else [part]
-    return any(p.requires_grad for p in own)
+def weights_of(module: nn.Module) -> list[tuple[str, Tensor]]:
+    """Return what is trained of a module, by name."""
+    return [(name, p) for name, p in module.named_parameters() if p.requires_grad]
 
 
-def _looked_at(called: Iterable[object], parts: dict[int, str]) -> str | None:
-    """Return which of some parts is reached when something is called; None for none."""
-    return next((parts[id(one)] for one in reached(called) if id(one) in parts), None)
+@contextmanager
+def looking_at_copies(
+    whose: str, parts: Iterable[tuple[str, nn.Module | Tensor]], remedy: str = _METHODS
+) -> Iterator[None]:
+    """Raise ``ConfigurationError`` at the end if what is computed meanwhile looked at these parts.
+
+    Parameters
+    ----------
+    whose
+        What computes: "the bottom model of 'bank'".
+    parts
+        Of models that were handed in, of which copies are trained, by name.
+    remedy
+        What to do instead.
+
+    Examples
+    --------
+    >>> model = nn.Linear(3, 2)
+    >>> with looking_at_copies("the loss of 'bank'", weights_of(model), "decay weights"):
+    ...     norm = model.weight.norm()
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: the loss of 'bank' looks at 'weight' of the model that is handed in, of which each run trains a copy: decay weights
+    """  # noqa: E501 - a message is one line
+    named = [*parts]  # which holds what their ids are of
+    watch = _Watch({id(part): name for name, part in named})
+    compiles = "torch._dynamo" in sys.modules  # which is slow to import
+    modules = [part for _, part in named if isinstance(part, nn.Module)]
+    handles = [part.register_forward_pre_hook(watch.see_module) for part in modules]
+    try:
+        with torch.compiler.set_stance("force_eager") if compiles else nullcontext(), watch:
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        if watch.found is not None:
+            part = f"{watch.found!r} of the model" if watch.found else "the model"
+            raise ConfigurationError(
+                f"{whose} looks at {part} that is handed in, of which each run trains a copy: "
+                f"{remedy}"
+            )
 
 
-def _shown(part: str) -> str:
-    return f"{part!r} of the model" if part else "the model"
+class _Watch(TorchFunctionMode):
+    """Sees what torch is given, and which of some parts is the first among it."""
+
+    def __init__(self, parts: Mapping[int, str]) -> None:
+        super().__init__()
+        self._parts, self._thread = parts, threading.get_ident()
+        self.found: str | None = None
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """See what a function of torch's, or a method of a tensor, is called with; call it."""
+        self._see([*args, *(kwargs or {}).values()])
+        return func(*args, **(kwargs or {}))
+
+    def see_module(self, module: nn.Module, given: Any) -> None:
+        """See that a module computes."""
+        if threading.get_ident() == self._thread:
+            self._see([module])
+
+    def _see(self, given: Iterable[Any]) -> None:
+        if self.found is not None:
+            return
+        for each in given:
+            if isinstance(each, Tensor | nn.Module):
+                self.found = self._parts.get(id(each)) if self.found is None else self.found
+            elif isinstance(each, list | tuple):
+                self._see(each)
 
 
-def _uncopied(held: Iterable[Any]) -> Iterator[FunctionType]:
-    """Yield the functions that a copy of what is held would share with it."""
-    waiting, seen = [*held], set[int]()
-    while waiting:
-        one = waiting.pop()
-        if id(one) in seen or isinstance(one, nn.Module | Tensor):
-            continue
-        seen.add(id(one))
-        if isinstance(one, FunctionType):
-            yield one
-        elif isinstance(one, MethodType):
-            waiting += [one.__func__, one.__self__]
-        else:
-            waiting += parts_held(one) or ()
-            waiting += attributes_of(one).values() if is_own_class(type(one)) else ()
+def _has_modes(part: nn.Module) -> bool:
+    """Whether a module may compute otherwise in evaluation, by itself."""
+    is_torchs = type(part).__module__.startswith("torch.")
+    return not is_torchs or isinstance(part, _DropoutNd | nn.RReLU)

@@ -193,13 +193,13 @@ def _filled(shape: Sequence[int], dtype: torch.dtype, device: str | torch.device
 
 def _take_steps(owner: str, learner: Learner, module: nn.Module, steps: int = _STEPS) -> None:
     sparse = {id(p) for p in sparse_parameters(module)}
-    for _ in range(steps):
+    for step in range(steps):
         for p, original in zip(
             learner.module.parameters(), trained_parameters(module), strict=True
         ):
             if not p.requires_grad:  # some freeze what they are handed
                 continue
-            gradient = _filled(p.shape, p.dtype, p.device)
+            gradient = _filled(p.shape, p.dtype, p.device) * (1 + step % 3)  # means of them differ
             added = gradient.to_sparse(1) if id(original) in sparse else gradient
             try:
                 torch.autograd.backward([p], [added])  # so hooks of theirs are called

@@ -18,7 +18,7 @@ from torch.nn.parameter import is_lazy
 from colonnade.errors import ConfigurationError
 from colonnade.faults import blamed, of_the_disk
 from colonnade.models.copies import copied
-from colonnade.models.lookbacks import check_looks_at_itself
+from colonnade.models.lookbacks import check_hooks, looking_at_copies, parts_of
 from colonnade.models.modes import evaluating, put_into_training
 from colonnade.telling import class_of, first_line
 
@@ -49,8 +49,7 @@ def shown(value: object) -> str:
 def check_module(whose: str, module: object) -> None:
     """Raise ``ConfigurationError`` unless it is a torch module that a run can train a copy of.
 
-    Its parameters must have their shapes, and torch must be able to copy it, in such a way that the
-    copy looks at itself.
+    Its parameters must have their shapes, and torch must be able to copy it, with all that it has.
 
     Parameters
     ----------
@@ -78,7 +77,7 @@ def check_module(whose: str, module: object) -> None:
             f"{whose} is compiled by torch.jit, and a copy of that cannot be trained: give the "
             "module that it was made of"
         )
-    check_looks_at_itself(whose, module)
+    check_hooks(whose, module)
     with blamed(f"{whose} cannot be copied, and each run trains a copy of its own"):
         copied(module)
 
@@ -101,13 +100,14 @@ def check_steady(whose: str, module: nn.Module, inputs: Any) -> None:
     own = copied(module).cpu()
     with blamed(f"{whose} cannot be saved"):
         before = _shapes(own)
-    for put in (put_into_training, nn.Module.eval):
-        put(own)
-        try:
-            with torch.set_grad_enabled(False):
-                own(inputs)
-        except Exception:  # it may take no such batch in training; others tell
-            continue
+    with looking_at_copies(whose, parts_of(module)):
+        for put in (put_into_training, nn.Module.eval):
+            put(own)
+            try:
+                with torch.set_grad_enabled(False):
+                    own(inputs)
+            except Exception:  # it may take no such batch in training; others tell
+                continue
     after = _shapes(own)
     changed = [name for name in before | after if before.get(name) != after.get(name)]
     if changed:
