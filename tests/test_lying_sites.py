@@ -516,6 +516,40 @@ def test_a_server_that_lies_is_refused_in_words(tmp_path, lie):
     assert why in str(failed["insurer"])
 
 
+def without_end(message):
+    """Pieces of what came of a run, several times as much as there can be."""
+    if not isinstance(message, meeting.Came) or not message.entries:
+        return [message]
+    return [*changed(message, entries=message.entries * (10**5 // len(message.entries)))] * 50
+
+
+def too_early(message):
+    is_met = isinstance(message, meeting.Go)
+    return [message, meeting.Came(discarded=[("bank", "shop", 0)])] if is_met else [message]
+
+
+def many_words(message):
+    return [message] * (40 if isinstance(message, meeting.Everybody) else 1)
+
+
+@pytest.mark.parametrize(
+    ("tells", "why"),
+    [
+        (without_end, "the server tells of more messages than there can be in \\d+ rounds"),
+        (too_early, "the server tells what came of the run before its end"),
+        (many_words, "the server says more than it was asked|was told of the labels"),
+    ],
+)
+def test_a_server_that_tells_without_end_is_refused_before_memory_is_full(tmp_path, tells, why):
+    """All that it told was kept: 360 MB of it in 4 GB."""
+    _, job, sites = prepared(tmp_path)
+    mesh = Mesh()
+    failed = play(job, sites, mesh, telling(mesh, job, lambda name, message: tells(message)))
+    assert re.search(why, str(failed["insurer"]))
+    assert not (sites["insurer"].runs / "first" / "parts").exists()
+    assert play(job, sites, Mesh()) == {}
+
+
 @pytest.mark.parametrize(
     ("origins", "why"), [([0, 0], "that all begin, twice"), ([10**9], "that the run begins later")]
 )

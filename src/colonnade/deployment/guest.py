@@ -24,7 +24,7 @@ from colonnade.deployment.serving import ServingTogether
 from colonnade.deployment.site import SiteConfig
 from colonnade.deployment.told_elsewhere import names_values, told_elsewhere
 from colonnade.deployment.training import TrainingTogether
-from colonnade.deployment.what_came import contradictions, known, never_sent
+from colonnade.deployment.what_came import Bounded, contradictions, known, never_sent
 from colonnade.drivers import Assignment, RunRecord, control
 from colonnade.drivers.account import Account
 from colonnade.drivers.courier import Post
@@ -43,6 +43,7 @@ from colonnade.telling import first_line, plain
 __all__ = ["Guest"]
 
 _LAST_WORDS = 30.0  # seconds in which the server may hear that all went well
+_MOST_WORDS = 16  # of the server's, besides what came of a run: there are four or five
 _MOST_TOLD = 8192  # characters of why a run was ended
 
 _Kind = TypeVar("_Kind", meeting.Everybody, meeting.Go, meeting.End)
@@ -77,6 +78,9 @@ class Guest:
         self.kept = Kept(site.runs, job.run)
         self._label, self._notice = label, notice
         self._heard: queue.Queue[meeting.FromServer | Exception] = queue.Queue()
+        self._bounded: Bounded | None = None  # until there can be something to tell of
+        self._words = 0
+        self._is_over = False
         self._transport = CourierTransport(post, self._take, self._take)
         self._player: Player | None = None
         self._policy = NO_POLICY  # until it is read, where others can be told what is wrong
@@ -154,6 +158,9 @@ class Guest:
             ledger, own = self._play(role, engagement, folders, checkpoint, go.gate, agreed)
             record = None
             if self.job.recorded and self.name == self.job.label_holder.name:
+                self._bounded = Bounded(
+                    self.job.everybody, engagement.limits.of_a_round, role.round, brings.rows
+                )
                 self._say(meeting.Concluding())
                 record = self._what_came(role.round, ledger, own)
             engagement.conclude(role, ledger, record)
@@ -299,12 +306,31 @@ class Guest:
         """Take what the gatekeeper tells, and why the run ends, while no role is played.
 
         Of an end whoever runs the site reads at once: much may have to be done before it is heard,
-        and the site may be given less time than that.
+        and the site may be given less time than that. Of a server that says more than there is to
+        say nothing more is kept.
         """
+        if self._is_over and not isinstance(heard, Exception):
+            return
         told = _read(heard)
+        try:
+            self._count(told)
+        except RemoteProtocolError as error:
+            told = error
+        self._is_over = isinstance(told, Exception)
         self._heard.put(told)
         if self._player is None and isinstance(told, Aborted):
             self._notice(f"the run is being ended: {told}")
+
+    def _count(self, told: meeting.FromServer | Exception) -> None:
+        """Raise ``RemoteProtocolError`` if the server tells more than there is."""
+        if not isinstance(told, meeting.Came):
+            self._words += 1
+            if self._words > _MOST_WORDS:
+                raise RemoteProtocolError("the server says more than it was asked")
+        elif self._bounded is None:
+            raise RemoteProtocolError("the server tells what came of the run before its end")
+        else:
+            self._bounded.admit(told)
 
     def _say(self, message: meeting.FromSite) -> None:
         self._transport.say(meeting.encode(message))

@@ -21,13 +21,17 @@ from colonnade.errors import RemoteProtocolError
 from colonnade.ledger import Entry, Ledger
 from colonnade.tallies import Tally, tallies
 
-__all__ = ["WhatCame", "contradictions", "known", "never_sent"]
+__all__ = ["Bounded", "WhatCame", "contradictions", "known", "never_sent"]
 
 _TOGETHER = 4096  # messages, or decisions, that the label holder is told of together
 _OF_A_ROUND = 2**22  # bytes that a site may tell of a round, and for each row besides
 _OF_A_ROW = 2**10
 _LOST = 2**28  # bytes that a site may tell of what it sent in vain
 _ENVELOPE = 128  # bytes; a message has fewer besides its body
+_AHEAD = 64  # rounds
+_SENDINGS = 4  # of a message, by limits of messages that are late; and of one lost by crashes
+_LOOKS = 2**12  # that a role has, in a round, for whether something has come
+_ROWS_A_LOOK = 64
 _WHILE_IT_PLAYS = (control.Reached, control.Recorded, control.Saved, control.Played)
 _KEPT = (control.Recorded, control.Saved, control.Played, control.Left)
 
@@ -187,6 +191,58 @@ class WhatCame:
                     f"{name!r} tells of {told[receiver]} messages to {receiver!r}, and that it has "
                     f"sent {sent.get(receiver, 0)}"
                 )
+
+
+class Bounded:
+    """What the server tells the label holder of a run, as it comes: no more than there can be.
+
+    Parameters
+    ----------
+    names
+        The roles.
+    of_a_round
+        How many messages one may send another in a round; see ``Limits``.
+    rounds
+        Of the run.
+    rows
+        Of each one's table.
+
+    Examples
+    --------
+    >>> bounded = Bounded(["bank", "shop"], of_a_round=1, rounds=1, rows=100)
+    >>> bounded.admit(meeting.Came(discarded=[("bank", "shop", 0)] * 521))
+    Traceback (most recent call last):
+    colonnade.errors.RemoteProtocolError: the server tells of more messages than there can be in 1 rounds
+    """  # noqa: E501 - a message is one line
+
+    def __init__(self, names: Sequence[str], of_a_round: int, rounds: int, rows: int) -> None:
+        self._rounds = rounds
+        pairs, at_most = len(names) * (len(names) - 1), rounds + _AHEAD
+        self._messages = pairs * at_most * of_a_round * _SENDINGS
+        self._looks = len(names) * at_most * (_LOOKS + rows // _ROWS_A_LOOK)
+        self._told: Counter[str] = Counter()
+
+    def admit(self, came: meeting.Came) -> None:
+        """Count a piece.
+
+        Raises
+        ------
+        RemoteProtocolError
+            If that is too much.
+        """
+        decisions = [] if came.decided is None else came.decided[1]
+        taken = sum(len(each) for each in decisions if not isinstance(each, bool))
+        together = {"sent": len(came.entries), "discarded": len(came.discarded), "taken": taken}
+        self._told.update(together, looks=len(decisions))
+        if max(self._told[each] for each in together) > self._messages:
+            what = "messages"
+        elif self._told["looks"] > self._looks:
+            what = "looks for messages"
+        else:
+            return
+        raise RemoteProtocolError(
+            f"the server tells of more {what} than there can be in {self._rounds} rounds"
+        )
 
 
 def known(discarded: Sequence[Discarded], ledger: Iterable[Entry]) -> list[Discarded]:
