@@ -328,6 +328,31 @@ def test_a_stored_table_must_not_change(tmp_path: Path) -> None:
         table.column("age")
 
 
+def test_a_parquet_file_that_is_gone_has_changed(tmp_path):
+    pl.DataFrame({"x": [3, 4]}).write_parquet(tmp_path / "t.parquet")
+    table = StoredTable(tmp_path / "t.parquet")
+    (tmp_path / "t.parquet").unlink()
+    with pytest.raises(DataError, match="has changed while it was in use"):
+        table.column("x")
+
+
+@pytest.mark.parametrize("after", ["ID,x\n1,2\n3,4\n5,6\n", "ID,x\n7,8\n9,8\n"])
+def test_a_text_file_that_changes_while_it_is_read_is_told_as_that(tmp_path, monkeypatch, after):
+    """It was said to lack quotation marks, or taken although its rows were of two files."""
+    path = tmp_path / "t.csv"
+    path.write_text("ID,x\n1,2\n3,4\n")
+    os.utime(path, (0, 0))
+    read = pl.read_csv
+
+    def changing(*given, **how):
+        path.write_text(after)
+        return read(*given, **how)
+
+    monkeypatch.setattr(pl, "read_csv", changing)
+    with pytest.raises(DataError, match="has changed while it was read; begin again when it is at"):
+        read_table(path)
+
+
 # --- databases ----------------------------------------------------------------------------------
 
 

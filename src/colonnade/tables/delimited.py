@@ -21,7 +21,7 @@ from colonnade.tables.dates import as_dates
 from colonnade.tables.names import check_named_once, check_path, check_present, check_texts
 from colonnade.tables.notes import tell
 from colonnade.tables.numerals import WHOLE, has_points, settled
-from colonnade.tables.there import check_is_file
+from colonnade.tables.there import check_is_file, stamp_of
 
 __all__ = ["read_delimited", "separator_of"]
 
@@ -87,6 +87,7 @@ def read_delimited(
         ) from error
     if columns is None:
         wanted = [*dict.fromkeys([*wanted, *header])]
+    before = stamp_of(path)
     scan = _scanned(path, separator, header, names is None)
     codes, long = ({header[at] for at in scan.flagged(flag)} for flag in (CODE, LONG))
     # Of a quote within a name polars keeps both characters that a file has for it.
@@ -111,6 +112,8 @@ def read_delimited(
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise DataError(f"{path} cannot be read as a table: {_why(error)}") from error
+    if stamp_of(path) != before:
+        raise DataError(f"{path} has changed while it was read; begin again when it is at rest")
     frame.columns = [header[place] for place in places]
     if frame.is_empty():
         raise DataError(f"{path} has a header and no rows")

@@ -15,7 +15,7 @@ from colonnade.paths import as_path
 from colonnade.tables.columns import only, values_of
 from colonnade.tables.names import check_named_once, check_path, check_present
 from colonnade.tables.table import Batch
-from colonnade.tables.there import check_is_file, check_is_here
+from colonnade.tables.there import check_is_file, check_is_here, stamp_of
 
 __all__ = ["StoredTable"]
 
@@ -57,7 +57,7 @@ class StoredTable:
         check_is_here(str(path))
         check_path(str(self.path))
         check_is_file(self.path)
-        self._stamp = self._current_stamp()
+        self._stamp = stamp_of(self.path)
         schema = self._read(pl.LazyFrame.collect_schema)
         self._schema: dict[str, pl.DataType] = dict(schema)
         if columns is not None:
@@ -127,7 +127,7 @@ class StoredTable:
 
     def _read(self, what: Callable[[pl.LazyFrame], Any]) -> Any:
         check_not_forked()
-        if self._current_stamp() != self._stamp:
+        if stamp_of(self.path) != self._stamp:
             raise DataError(f"{self.path} has changed while it was in use; start again")
         try:
             return what(pl.scan_parquet(self.path, glob=False, hive_partitioning=False))
@@ -136,10 +136,6 @@ class StoredTable:
         except (pl.exceptions.PolarsError, OSError) as error:
             line = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise DataError(f"{self.path} cannot be read as a Parquet file: {line}") from error
-
-    def _current_stamp(self) -> tuple[int, int]:
-        status = self.path.stat()
-        return status.st_size, status.st_mtime_ns
 
 
 def _rows(names: list[str], first: int, count: int) -> Callable[[pl.LazyFrame], pl.DataFrame]:

@@ -8,7 +8,7 @@ from colonnade.errors import ConfigurationError, DataError
 from colonnade.tables.urls import parts_of
 from colonnade.telling import short
 
-__all__ = ["check_is_file", "check_is_here", "is_file"]
+__all__ = ["check_is_file", "check_is_here", "is_file", "stamp_of"]
 
 _OF_FILES = {
     *("http", "https", "ftp", "ftps", "sftp", "hdfs", "webhdfs", "file"),
@@ -26,6 +26,18 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except OSError:
         return False
+
+
+def stamp_of(path: Path) -> tuple[int, int] | None:
+    """Return by what it is seen that a file has changed: its size and time; None where none is.
+
+    >>> stamp_of(Path("absent.csv"))
+    """
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
 
 
 def check_is_here(source: str) -> None:
