@@ -22,7 +22,7 @@ from colonnade.errors import ConfigurationError
 
 __all__ = ["check_hooks", "looking_at_copies", "parts_of", "unhooked", "weights_of"]
 
-_METHODS = "let it be a method, which goes with a copy, or bind it by functools.partial"
+_METHODS = "look there by self, in a method, or bind it by functools.partial"
 
 
 def check_hooks(whose: str, module: nn.Module) -> None:
