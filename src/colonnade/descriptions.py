@@ -365,7 +365,7 @@ def _settings(module: nn.Module) -> list[tuple[str, object]]:
         for key, own in part.named_parameters(recurse=False, remove_duplicate=False):
             place = first.setdefault(id(own), f"{name}.{key}")
             if place == f"{name}.{key}":
-                weights += [key, own, own.requires_grad]
+                weights += [key, own, own.requires_grad, []]  # as where it could have hooks
             else:
                 weights += [key, "as", place]
         attributes = _held_by(part, _attributes(part))
