@@ -2192,6 +2192,19 @@ def test_a_metric_that_looks_at_the_model_that_is_handed_in_is_refused():
         federation(base.parties[0].bottom, metrics=(norm,)).train(training=TRAINING)
 
 
+def test_a_loss_may_ask_where_and_of_which_form_weights_are():
+    top = nn.Linear(8, 2)
+    base = federation(top=top, labels=torch.arange(ROWS) % 2)
+
+    def loss(predictions, labels):
+        weight = torch.ones(top.weight.shape[0]).to(top.weight.device, top.weight.dtype)
+        return nn.functional.cross_entropy(predictions, labels, weight)
+
+    rows = base.train_rows, base.test_rows, None, base.validation_rows
+    holder = replace(base.label_holder, loss=loss)
+    Federation(base.parties, holder, *rows).train(training=TRAINING)
+
+
 @pytest.mark.parametrize("by_closure", [True, False])
 def test_a_loss_that_looks_at_weights_that_are_handed_in_is_refused(by_closure):
     """It was computed of weights that no training changed, and nothing said so."""

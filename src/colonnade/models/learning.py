@@ -97,7 +97,7 @@ def _stepped(
     """Return a copy of a module that went forth and back twice; None if it takes no such batch."""
     own = copied(module).cpu()
     put_into_training(own)
-    with looking_at_copies(whose, parts_of(module)):
+    with looking_at_copies(whose, parts_of(module, but=own)):
         return _after_two_steps(whose, own, inputs, check)
 
 

@@ -69,14 +69,18 @@ def unhooked(module: nn.Module) -> nn.Module:
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 
-def parts_of(module: nn.Module) -> list[tuple[str, nn.Module | Tensor]]:
+def parts_of(module: nn.Module, but: nn.Module) -> list[tuple[str, nn.Module | Tensor]]:
     """Return what training changes of a module, by name: weights, buffers, and parts with modes.
 
-    >>> [name for name, _ in parts_of(nn.Sequential(nn.Linear(3, 2), nn.Dropout()))]
+    What another has too, as a copy that shares some of it by its own ``__deepcopy__``, is left out.
+
+    >>> [name for name, _ in parts_of(nn.Sequential(nn.Linear(3, 2), nn.Dropout()), nn.Module())]
     ['0.weight', '0.bias', '1']
     """
     with_modes = [(name, part) for name, part in module.named_modules() if _has_modes(part)]
-    return [*weights_of(module), *module.named_buffers(), *with_modes]
+    own = {id(part) for part in (*but.modules(), *but.parameters(), *but.buffers())}
+    parts = [*weights_of(module), *module.named_buffers(), *with_modes]
+    return [(name, part) for name, part in parts if id(part) not in own]
 
 
 def weights_of(module: nn.Module) -> list[tuple[str, Tensor]]:
@@ -142,7 +146,8 @@ class _Watch(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """See what a function of torch's, or a method of a tensor, is called with; call it."""
-        self._see([*args, *(kwargs or {}).values()])
+        if not _asks_for_form(func):
+            self._see([*args, *(kwargs or {}).values()])
         return func(*args, **(kwargs or {}))
 
     def see_module(self, module: nn.Module, given: Any) -> None:
@@ -157,6 +162,18 @@ class _Watch(TorchFunctionMode):
                 self.found = self._parts.get(id(each)) if self.found is None else self.found
             elif isinstance(each, list | tuple):
                 self._see(each)
+
+
+_VALUES = {"data", "grad", "T", "mT", "H", "mH", "real", "imag"}
+_FORMS = {"size", "dim", "numel", "is_floating_point", "is_complex", "element_size", "stride"}
+
+
+def _asks_for_form(func: Callable[..., Any]) -> bool:
+    """Whether a function tells of a tensor its shape, device and the like, and no number."""
+    name = getattr(func, "__name__", "")
+    if name == "__get__":  # of a property
+        return getattr(getattr(func, "__self__", None), "__name__", "data") not in _VALUES
+    return name in _FORMS
 
 
 def _has_modes(part: nn.Module) -> bool:

@@ -100,7 +100,7 @@ def check_steady(whose: str, module: nn.Module, inputs: Any) -> None:
     own = copied(module).cpu()
     with blamed(f"{whose} cannot be saved"):
         before = _shapes(own)
-    with looking_at_copies(whose, parts_of(module)):
+    with looking_at_copies(whose, parts_of(module, but=own)):
         for put in (put_into_training, nn.Module.eval):
             put(own)
             try:
