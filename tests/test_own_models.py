@@ -2110,10 +2110,6 @@ def test_a_hook_that_goes_with_a_copy_looks_at_the_copy(how):
 GLOBAL = linear()
 
 
-def looking_at_a_global():
-    return GLOBAL[0].bias
-
-
 class Tower(nn.Module):
     """A head upon another part, which forward finds in some way."""
 

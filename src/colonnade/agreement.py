@@ -50,8 +50,8 @@ __all__ = [
     "PartyRole",
     "PartySeat",
     "Shared",
+    "handed_back",
     "learners_of",
-    "modules_of",
 ]
 
 VERDICT = "verdict"
@@ -81,7 +81,7 @@ def learners_of(role: PartyRole | HolderRole) -> dict[str, Learner]:
     return {part: learner for part, learner in parts.items() if learner is not None}
 
 
-def modules_of(role: PartyRole | HolderRole) -> dict[str, nn.Module]:
+def handed_back(role: PartyRole | HolderRole) -> dict[str, nn.Module]:
     """Return the modules of the models that a role has trained, without hooks of its optimisers."""
     return {part: unhooked(learner.module) for part, learner in learners_of(role).items()}
 

@@ -7,7 +7,7 @@ import gc
 import hashlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -365,20 +365,20 @@ def _settings(module: nn.Module) -> list[tuple[str, object]]:
         for key, own in part.named_parameters(recurse=False, remove_duplicate=False):
             place = first.setdefault(id(own), f"{name}.{key}")
             if place == f"{name}.{key}":
-                weights += [key, own, own.requires_grad, []]  # as where it could have hooks
+                weights += [key, own, own.requires_grad, []]  # no hooks: so fingerprints have it
             else:
                 weights += [key, "as", place]
         attributes = _held_by(part, _attributes(part))
         code = part.code if isinstance(part, torch.fx.GraphModule) else None
         buffers = Named(part.named_buffers(recurse=False))
-        held = [type(part), attributes, weights, buffers, _hooks(part, _HOOKS), code]
+        held = [type(part), attributes, weights, buffers, _hooks(part), code]
         told.append((name, held))
     return told
 
 
-def _hooks(owner: object, kinds: Iterable[str]) -> list[tuple[str, list[Any]]]:
-    """Return the functions that torch calls beside a module, or with a parameter's derivative."""
-    return [(kind, list(hooks.values())) for kind in kinds if (hooks := getattr(owner, kind, None))]
+def _hooks(module: nn.Module) -> list[tuple[str, list[Any]]]:
+    """Return the functions that torch calls beside a module."""
+    return [(kind, [*hooks.values()]) for kind in _HOOKS if (hooks := getattr(module, kind, None))]
 
 
 def kept_by(called: object) -> str:
@@ -406,7 +406,7 @@ def unsaved(module: nn.Module) -> dict[str, str]:
     for name, part in module.named_modules():
         own = _attributes(part) | dict(part.named_buffers(recurse=False))
         own.pop("training", None)
-        called = {kind.strip("_"): hooks for kind, hooks in _hooks(part, _HOOKS)}
+        called = {kind.strip("_"): hooks for kind, hooks in _hooks(part)}
         called["__class__"] = [type(part)]  # what is kept there, and by its code
         own |= {key: [each, [*map(bound_anew, each)]] for key, each in called.items()}
         for key, value in own.items():

@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -30,8 +30,8 @@ from colonnade.agreement import (
     PartyRole,
     PartySeat,
     Shared,
+    handed_back,
     learners_of,
-    modules_of,
 )
 from colonnade.annotated import check_kind
 from colonnade.checkpoints import Checkpoint
@@ -70,13 +70,12 @@ from colonnade.models import (
     check_module,
     check_optimiser,
     check_top_learns,
-    looking_at_copies,
+    looking_at_no_weights,
     parameter_count,
     shown,
     take,
     terms_of,
     tried,
-    weights_of,
 )
 from colonnade.notes import (
     notes_of_loss,
@@ -409,7 +408,7 @@ class Federation:
             ),
             [roles[party.name] for party in self.parties],
         )
-        models = {name: modules_of(role) for name, role in roles.items()}
+        models = {name: handed_back(role) for name, role in roles.items()}
         seed = agreement.training.seed
         return Run(
             summary,
@@ -608,19 +607,6 @@ class Federation:
             own.check_learns(self.widths[own.name])
         check_optimiser(holder.name, holder.top, holder.optimiser, holder.scheduler, holder.device)
 
-    def _looking_at_no_weights(
-        self, what: str, copies: Mapping[int, Any]
-    ) -> AbstractContextManager[None]:
-        """Refuse what looks at weights that are handed in, or copies, not at those in training."""
-        models = [self.label_holder.top, *(own.bottom for own in self._holders())]
-        weights = [each for model in models for each in weights_of(model)]
-        weights += [(name, copies[id(p)]) for name, p in weights if id(p) in copies]
-        remedy = (
-            "give it no model; what holds weights down is the optimiser's (weight_decay), and what "
-            "was trained is in run.models"
-        )
-        return looking_at_copies(what, weights, remedy)
-
     @drawing_apart()
     def check(self, method: Method) -> None:
         """Raise unless top model, loss and metrics fit the labels and this method's fusion.
@@ -669,9 +655,10 @@ class Federation:
         copies: dict[int, Any] = {}
         own = copied_loss(holder.name, self.loss, copies)
         before = kept_by(own)
-        with self._looking_at_no_weights(f"the loss of {holder.name!r}", copies):
+        models = [holder.top, *(own.bottom for own in self._holders())]
+        with looking_at_no_weights(f"the loss of {holder.name!r}", models, copies):
             check_loss(holder.name, own, output, labels, rows)
-        with self._looking_at_no_weights("a metric", {}):
+        with looking_at_no_weights("a metric", models):
             self._check_metrics(output)
         return notes_of_loss(holder.name, own, before)
 

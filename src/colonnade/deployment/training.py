@@ -22,8 +22,8 @@ from colonnade.agreement import (
     PartyRole,
     PartySeat,
     Shared,
+    handed_back,
     learners_of,
-    modules_of,
 )
 from colonnade.assembly import judge_of
 from colonnade.checkpoints import Checkpoint
@@ -257,7 +257,7 @@ class TrainingTogether:
 
     def conclude(self, role: Any, ledger: Ledger, record: RunRecord | None) -> None:
         """See ``Engagement``."""
-        models = {self.name: modules_of(role)}
+        models = {self.name: handed_back(role)}
         predictor, folder = self._predictor(models, self._means(role)), self._folder
         if record is None:
             told = {"method": self._method.name, "versions": VERSIONS, "training": self._training}

@@ -7,6 +7,7 @@ from colonnade.models.draws import MANY_DRAWS, drawing_alike, without_dropout
 from colonnade.models.finite import all_finite
 from colonnade.models.fusion import Additive, Concat, DotProduct, Fusion, Max, Mean, Sum
 from colonnade.models.gradients import check_gradients, sparse_parameters
+from colonnade.models.hooks import unhooked
 from colonnade.models.learner import (
     Features,
     Learner,
@@ -23,7 +24,7 @@ from colonnade.models.learner import (
     versions_of,
 )
 from colonnade.models.learning import check_bottom_learns, check_top_learns
-from colonnade.models.lookbacks import looking_at_copies, unhooked, weights_of
+from colonnade.models.lookbacks import looking_at_no_weights
 from colonnade.models.lstm import Lstm
 from colonnade.models.mlp import mlp
 from colonnade.models.modes import evaluating, put_into_training
@@ -91,7 +92,7 @@ __all__ = [
     "half_of",
     "is_linear_in_powers",
     "load_own_state",
-    "looking_at_copies",
+    "looking_at_no_weights",
     "mlp",
     "parameter_count",
     "parameter_vector",
@@ -108,6 +109,5 @@ __all__ = [
     "tried",
     "unhooked",
     "versions_of",
-    "weights_of",
     "without_dropout",
 ]

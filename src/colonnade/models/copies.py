@@ -20,7 +20,7 @@ def copied(module: _Module, shared: Iterable[Tensor] = ()) -> _Module:
     Torch copies no tensor that was computed from parameters, as modules with
     ``torch.nn.utils.weight_norm`` or ``prune`` hold one until they compute it anew; the copy holds
     its values. Nor does torch copy attributes of parameters, by which an optimiser's function may
-    tell them apart; the copy has them. Hooks of parameters it has not (``lookbacks.py``).
+    tell them apart; the copy has them. Hooks of parameters it has not (``hooks.py``).
 
     Raises
     ------

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from colonnade.errors import ConfigurationError
 from colonnade.models.copies import copied
 from colonnade.models.learner import trained_parameters
-from colonnade.models.lookbacks import looking_at_copies, parts_of
+from colonnade.models.lookbacks import looking_at_itself
 from colonnade.models.modes import put_into_training
 from colonnade.models.trial import shown
 from colonnade.telling import first_line
@@ -97,7 +97,7 @@ def _stepped(
     """Return a copy of a module that went forth and back twice; None if it takes no such batch."""
     own = copied(module).cpu()
     put_into_training(own)
-    with looking_at_copies(whose, parts_of(module, but=own)):
+    with looking_at_itself(whose, module, own):
         return _after_two_steps(whose, own, inputs, check)
 
 

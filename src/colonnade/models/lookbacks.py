@@ -1,16 +1,15 @@
 """Whether what a run computes looks at a model that was handed in, and not at the copy it trains.
 
 Each run trains copies. Torch copies a module, what it holds and methods of that; but a function
-looks where it did, by its closure or a global name, and hooks of parameters are not copied. No
-training changes what such a function sees. So it is watched, as a copy is tried, which tensors and
-modules it is that torch computes with.
+looks where it did, by its closure or a global name, and no training changes what it sees. So it is
+watched, as a copy is tried, which tensors and modules it is that torch computes with.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -20,101 +19,85 @@ from torch.overrides import TorchFunctionMode
 
 from colonnade.errors import ConfigurationError
 
-__all__ = ["check_hooks", "looking_at_copies", "parts_of", "unhooked", "weights_of"]
+__all__ = ["looking_at_itself", "looking_at_no_weights"]
 
 _METHODS = "look there by self, in a method, or bind it by functools.partial"
 
 
-def check_hooks(whose: str, module: nn.Module) -> None:
-    """Raise ``ConfigurationError`` if a module's parameters have hooks, which no copy has.
+_NO_MODEL = (
+    "give it no model; what holds weights down is the optimiser's (weight_decay), and what was "
+    "trained is in run.models"
+)
+
+_Parts = list[tuple[str, nn.Module | Tensor]]
+
+
+def looking_at_itself(
+    whose: str, module: nn.Module, own: nn.Module
+) -> AbstractContextManager[None]:
+    """Raise ``ConfigurationError`` at the end if a copy, computing meanwhile, looked at its model.
 
     Parameters
     ----------
     whose
         Which model it is: "the bottom model of 'bank'".
     module
-        The model.
+        The model that was handed in.
+    own
+        The copy. What it shares with the model, by a ``__deepcopy__`` of theirs, is its own.
+
+    Examples
+    --------
+    >>> model, own = nn.Linear(3, 2), nn.Linear(3, 2)
+    >>> with looking_at_itself("the top model of 'bank'", model, own):
+    ...     output = own(torch.ones(1, 3)) + model.bias
+    Traceback (most recent call last):
+    colonnade.errors.ConfigurationError: the top model of 'bank' looks at 'bias' of the model that is handed in, of which each run trains a copy: look there by self, in a method, or bind it by functools.partial
+    """  # noqa: E501 - a message is one line
+    shared = {id(part) for part in (*own.modules(), *own.parameters(), *own.buffers())}
+    with_modes = [(name, part) for name, part in module.named_modules() if _has_modes(part)]
+    parts: _Parts = [*_weights_of(module), *module.named_buffers(), *with_modes]
+    return _watched(whose, [each for each in parts if id(each[1]) not in shared], _METHODS)
+
+
+def looking_at_no_weights(
+    whose: str, models: Iterable[nn.Module], copies: Mapping[int, Any] | None = None
+) -> AbstractContextManager[None]:
+    """Raise ``ConfigurationError`` at the end if what computes meanwhile looked at weights.
+
+    Parameters
+    ----------
+    whose
+        What computes: "the loss of 'bank'".
+    models
+        The models that were handed in.
+    copies
+        What it holds copies of, by the ``id`` of what each is of; such are never trained.
 
     Examples
     --------
     >>> model = nn.Linear(3, 2)
-    >>> handle = model.bias.register_hook(abs)
-    >>> check_hooks("the bottom model of 'bank'", model)
+    >>> with looking_at_no_weights("the loss of 'bank'", [model]):
+    ...     norm = model.weight.norm()
     Traceback (most recent call last):
-    colonnade.errors.ConfigurationError: the bottom model of 'bank' has a hook on the derivative of 'bias', and each run trains a copy, which torch makes without: let the function that makes the optimiser register it, as that is handed the parameters that are trained
+    colonnade.errors.ConfigurationError: the loss of 'bank' looks at 'weight' of the model that is handed in, of which each run trains a copy: give it no model; what holds weights down is the optimiser's (weight_decay), and what was trained is in run.models
     """  # noqa: E501 - a message is one line
-    for name, p in module.named_parameters():
-        if any(getattr(p, kind, None) for kind in _HOOKS):
-            raise ConfigurationError(
-                f"{whose} has a hook on the derivative of {name!r}, and each run trains a copy, "
-                "which torch makes without: let the function that makes the optimiser register it, "
-                "as that is handed the parameters that are trained"
-            )
+    weights = [each for model in models for each in _weights_of(model)]
+    held = [(name, copies[id(p)]) for name, p in weights if id(p) in copies] if copies else []
+    return _watched(whose, [*weights, *held], _NO_MODEL)
 
 
-def unhooked(module: nn.Module) -> nn.Module:
-    """Return a module, whose parameters have no hooks any more.
-
-    >>> model = nn.Linear(3, 2)
-    >>> handle = model.bias.register_hook(abs)
-    >>> check_hooks("the bottom model of 'bank'", unhooked(model))
-    """
-    for p in module.parameters():
-        for kind in _HOOKS:
-            if getattr(p, kind, None):
-                setattr(p, kind, None)
-    return module
-
-
-_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
-
-
-def parts_of(module: nn.Module, but: nn.Module) -> list[tuple[str, nn.Module | Tensor]]:
-    """Return what training changes of a module, by name: weights, buffers, and parts with modes.
-
-    What another has too, as a copy that shares some of it by its own ``__deepcopy__``, is left out.
-
-    >>> [name for name, _ in parts_of(nn.Sequential(nn.Linear(3, 2), nn.Dropout()), nn.Module())]
-    ['0.weight', '0.bias', '1']
-    """
-    with_modes = [(name, part) for name, part in module.named_modules() if _has_modes(part)]
-    own = {id(part) for part in (*but.modules(), *but.parameters(), *but.buffers())}
-    parts = [*weights_of(module), *module.named_buffers(), *with_modes]
-    return [(name, part) for name, part in parts if id(part) not in own]
-
-
-def weights_of(module: nn.Module) -> list[tuple[str, Tensor]]:
+def _weights_of(module: nn.Module) -> list[tuple[str, Tensor]]:
     """Return what is trained of a module, by name."""
     return [(name, p) for name, p in module.named_parameters() if p.requires_grad]
 
 
 @contextmanager
-def looking_at_copies(
-    whose: str, parts: Iterable[tuple[str, nn.Module | Tensor]], remedy: str = _METHODS
-) -> Iterator[None]:
-    """Raise ``ConfigurationError`` at the end if what is computed meanwhile looked at these parts.
-
-    Parameters
-    ----------
-    whose
-        What computes: "the bottom model of 'bank'".
-    parts
-        Of models that were handed in, of which copies are trained, by name.
-    remedy
-        What to do instead.
-
-    Examples
-    --------
-    >>> model = nn.Linear(3, 2)
-    >>> with looking_at_copies("the loss of 'bank'", weights_of(model), "decay weights"):
-    ...     norm = model.weight.norm()
-    Traceback (most recent call last):
-    colonnade.errors.ConfigurationError: the loss of 'bank' looks at 'weight' of the model that is handed in, of which each run trains a copy: decay weights
-    """  # noqa: E501 - a message is one line
-    named = [*parts]  # which holds what their ids are of
-    watch = _Watch({id(part): name for name, part in named})
+def _watched(whose: str, parts: _Parts, remedy: str) -> Iterator[None]:
+    """Raise ``ConfigurationError`` at the end if what computes meanwhile looked at some parts."""
+    watch = _Watch({id(part): name for name, part in parts})
     compiles = "torch._dynamo" in sys.modules  # which is slow to import
-    modules = [part for _, part in named if isinstance(part, nn.Module)]
+    modules = [part for _, part in parts if isinstance(part, nn.Module)]
     handles = [part.register_forward_pre_hook(watch.see_module) for part in modules]
     try:
         with torch.compiler.set_stance("force_eager") if compiles else nullcontext(), watch:
@@ -155,11 +138,11 @@ class _Watch(TorchFunctionMode):
         self._see([module])
 
     def _see(self, given: Iterable[Any]) -> None:
-        if self.found is not None:
-            return
         for each in given:
+            if self.found is not None:
+                return
             if isinstance(each, Tensor | nn.Module):
-                self.found = self._parts.get(id(each)) if self.found is None else self.found
+                self.found = self._parts.get(id(each))
             elif isinstance(each, list | tuple):
                 self._see(each)
 

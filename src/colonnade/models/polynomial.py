@@ -73,6 +73,7 @@ def computes_otherwise(bottom: LinearInPowers, x: Tensor) -> str:
     ''
     """
     own: Any = copied(cast(nn.Module, bottom)).cpu()
+    put_into_training(own)
     if own.weight.dim() != _DIMENSIONS:
         return f"its weight has {own.weight.dim()} dimensions, and {_DIMENSIONS} are expected"
     if [*map(id, own.parameters())] != [id(own.weight)]:
@@ -84,11 +85,10 @@ def computes_otherwise(bottom: LinearInPowers, x: Tensor) -> str:
     powers: Tensor = own.powers(x)
     if powers.requires_grad:
         return "its powers hang on parameters"
-    if _hangs_on_more(own, x):
+    if _hangs_on_more(own, x, powers):
         return "its powers of a row hang on other rows, on its mode or on chance"
     terms, weight = powers.flatten(1).double(), weight.double()
     rounding = _ALIKE * (terms.abs() @ weight.abs())
-    put_into_training(own)
     for mode in (nullcontext(), evaluating(own)):
         with mode, torch.no_grad():
             computed = own(x).double()
@@ -97,15 +97,12 @@ def computes_otherwise(bottom: LinearInPowers, x: Tensor) -> str:
     return ""
 
 
-def _hangs_on_more(own: Any, x: Tensor) -> bool:
-    """Whether powers of a row are others beside fewer rows, in another mode, or the next time."""
+def _hangs_on_more(own: Any, x: Tensor, powers: Tensor) -> bool:
+    """Whether powers of a row in training are others beside fewer rows, or in evaluation."""
     half = len(x) // 2
-    put_into_training(own)
-    with torch.no_grad():
-        training = own.powers(x)
-        with evaluating(own):
-            apart = torch.cat([own.powers(x[:half]), own.powers(x[half:])])
-    return training.shape != apart.shape or not torch.allclose(training, apart, _ALIKE)
+    with torch.no_grad(), evaluating(own):
+        apart = torch.cat([own.powers(x[:half]), own.powers(x[half:])])
+    return powers.shape != apart.shape or not torch.allclose(powers, apart, _ALIKE)
 
 
 def terms_of(bottoms: Mapping[str, nn.Module]) -> dict[str, int]:

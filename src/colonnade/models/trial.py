@@ -18,7 +18,8 @@ from torch.nn.parameter import is_lazy
 from colonnade.errors import ConfigurationError
 from colonnade.faults import blamed, of_the_disk
 from colonnade.models.copies import copied
-from colonnade.models.lookbacks import check_hooks, looking_at_copies, parts_of
+from colonnade.models.hooks import check_hooks
+from colonnade.models.lookbacks import looking_at_itself
 from colonnade.models.modes import evaluating, put_into_training
 from colonnade.telling import class_of, first_line
 
@@ -100,7 +101,7 @@ def check_steady(whose: str, module: nn.Module, inputs: Any) -> None:
     own = copied(module).cpu()
     with blamed(f"{whose} cannot be saved"):
         before = _shapes(own)
-    with looking_at_copies(whose, parts_of(module, but=own)):
+    with looking_at_itself(whose, module, own):
         for put in (put_into_training, nn.Module.eval):
             put(own)
             try:
