@@ -41,6 +41,7 @@ from colonnade.layout import Layout, check_names
 from colonnade.local_updates import Consecutive, Proximal
 from colonnade.metrics import ACCURACY, AUC, Metric
 from colonnade.models import Learner, copied, optimising
+from colonnade.models.lookbacks import looking_at_itself
 from colonnade.notes import notes_of_optimiser
 from colonnade.organisations import LabelHolder, Party
 from colonnade.planning import plan
@@ -2121,17 +2122,28 @@ class Tower(nn.Module):
             "a global name": lambda: GLOBAL,
             "a closure": lambda: backbone,
             "a weak reference": weakref.ref(backbone),
+            "a function of torch.jit": lambda: lambda x: scripted(x, backbone[0].weight),
         }[how]
 
     def forward(self, x):
         return self.head(self.finds()(x))
 
 
-@pytest.mark.parametrize("how", ["a global name", "a closure", "a weak reference"])
+def product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return x @ weight
+
+
+with warnings.catch_warnings(action="ignore"):  # what is scripted goes out of use
+    scripted = torch.jit.script(product)
+
+
+@pytest.mark.parametrize(
+    "how", ["a global name", "a closure", "a weak reference", "a function of torch.jit"]
+)
 def test_a_model_that_looks_in_part_at_what_was_handed_in_is_refused(how):
     """That part was trained by nobody, and nothing said so."""
     with pytest.raises(ConfigurationError, match=r"looks at '.*' of the model that is handed in"):
-        federation(Tower(how))
+        federation(Tower(how)).train(training=TRAINING)
 
 
 class Dropping(nn.Module):
@@ -2152,10 +2164,55 @@ def test_parts_that_know_whether_they_train_are_those_of_the_copy():
     federation(Dropping(False)).train(training=TRAINING)
 
 
+class Asking(nn.Module):
+    """Drops out what a function does that asks some module whether it is trained."""
+
+    def __init__(self, by_closure):
+        super().__init__()
+        self.layer, self.drop = nn.Linear(4, 4), (lambda x: self.dropped(x)) if by_closure else None
+
+    def dropped(self, x):
+        return nn.functional.dropout(x, 0.5, self.training)
+
+    def forward(self, x):
+        return self.layer((self.drop or self.dropped)(x))
+
+
+@pytest.mark.parametrize("by_closure", [True, False])
+def test_a_model_that_draws_in_evaluation_is_told(by_closure):
+    """Dropout stayed on in evaluation, as a lambda asked the model that nobody had put into it."""
+    warned = federation(Asking(by_closure)).train(training=TRAINING).summary["warnings"]
+    assert [each for each in warned if "draws numbers in evaluation" in each] == [
+        "the bottom model of 'bank' draws numbers in evaluation, so what is measured and predicted "
+        "hangs on them: where that is not meant, as with dropout, give it self.training, and take "
+        "that self in a method, as a lambda has the model that was handed in, of which each run "
+        "trains a copy"
+    ] * by_closure
+
+
 def test_a_compiled_model_looks_at_itself():
     bottom = torch.compile(linear(), backend="eager")
     trained = federation(bottom).train(training=TRAINING).models["bank"]["bottom"]
     assert not torch.equal(next(trained.parameters()), next(bottom.parameters()))
+
+
+def test_what_is_compiled_is_compiled_again_once_models_were_tried_in_two_threads():
+    """The later of two put back what it had found: that nothing is compiled, for all that came."""
+    torch.compile(nn.Identity(), backend="eager")  # which loads the compiler
+    stance = torch._dynamo.eval_frame._stance
+    inside = threading.Event()
+
+    def try_another():
+        with looking_at_itself("the model", nn.Linear(2, 2), nn.Linear(2, 2)):
+            inside.set()
+
+    other = threading.Thread(target=try_another)
+    with looking_at_itself("the model", nn.Linear(2, 2), nn.Linear(2, 2)):
+        other.start()
+        assert not inside.wait(0.1)
+    other.join()
+    assert inside.is_set()
+    assert torch._dynamo.eval_frame._stance == stance
 
 
 def decayed(top, predictions, labels):

@@ -78,6 +78,7 @@ from colonnade.models import (
     tried,
 )
 from colonnade.notes import (
+    notes_of_draws,
     notes_of_loss,
     notes_of_mode,
     notes_of_optimiser,
@@ -596,6 +597,7 @@ class Federation:
         for own, part, module, inputs in models:
             whose = f"the {part} model of {own.name!r}"
             notes += notes_of_mode(whose, module)
+            notes += notes_of_draws(whose, module, inputs)
             notes += notes_of_unsaved(whose, module, inputs)
             notes += notes_of_optimiser(own.name, module, own.optimiser, own.scheduler)
         return list(dict.fromkeys(notes))  # the label holder has one optimiser for both of its own

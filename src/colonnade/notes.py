@@ -19,6 +19,8 @@ from colonnade.models import (
     OptimiserFactory,
     SchedulerFactory,
     copied,
+    drawing_alike,
+    evaluating,
     go_on_alike,
     put_into_training,
     put_state,
@@ -31,6 +33,7 @@ from colonnade.own_code import attributes_of
 from colonnade.telling import named
 
 __all__ = [
+    "notes_of_draws",
     "notes_of_loss",
     "notes_of_mode",
     "notes_of_optimiser",
@@ -144,6 +147,41 @@ def notes_of_mode(whose: str, module: nn.Module) -> list[str]:
         f"{whose} was handed over in evaluation mode, and is trained in it: without dropout, and "
         "with the statistics that batch normalisation has; call its train() before, unless that is "
         "meant"
+    ]
+
+
+def notes_of_draws(whose: str, module: nn.Module, inputs: Any) -> list[str]:
+    """Return that a model draws numbers in evaluation, where it does.
+
+    So does one that asks the model that was handed in, which nobody puts into evaluation, whether
+    it is trained.
+
+    Parameters
+    ----------
+    whose
+        Which model it is.
+    module
+        The model; a copy is tried.
+    inputs
+        Some of its inputs.
+
+    Examples
+    --------
+    >>> class Always(nn.Module):
+    ...     def forward(self, x):
+    ...         return nn.functional.dropout(x, 0.5)
+    >>> notes_of_draws("the top model of 'bank'", Always(), torch.ones(2, 3))[0].partition(",")[0]
+    "the top model of 'bank' draws numbers in evaluation"
+    """
+    own = copied(module).cpu()
+    with evaluating(own), torch.no_grad(), drawing_alike() as any_drawn:
+        own(inputs)
+        if not any_drawn():
+            return []
+    return [
+        f"{whose} draws numbers in evaluation, so what is measured and predicted hangs on them: "
+        "where that is not meant, as with dropout, give it self.training, and take that self in a "
+        "method, as a lambda has the model that was handed in, of which each run trains a copy"
     ]
 
 

@@ -97,8 +97,13 @@ def _stepped(
     """Return a copy of a module that went forth and back twice; None if it takes no such batch."""
     own = copied(module).cpu()
     put_into_training(own)
-    with looking_at_itself(whose, module, own):
-        return _after_two_steps(whose, own, inputs, check)
+    with looking_at_itself(whose, module, own) as look_at:
+
+        def check_and_look(output: Any) -> None:
+            check(output)
+            look_at(output)
+
+        return _after_two_steps(whose, own, inputs, check_and_look)
 
 
 def _after_two_steps(

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.overrides import TorchFunctionMode
 
+from colonnade.drawing import drawing
 from colonnade.errors import ConfigurationError
 
 __all__ = ["looking_at_itself", "looking_at_no_weights"]
@@ -34,8 +35,11 @@ _Parts = list[tuple[str, nn.Module | Tensor]]
 
 def looking_at_itself(
     whose: str, module: nn.Module, own: nn.Module
-) -> AbstractContextManager[None]:
+) -> AbstractContextManager[Callable[[Tensor], None]]:
     """Raise ``ConfigurationError`` at the end if a copy, computing meanwhile, looked at its model.
+
+    Yields what is to be given an output: functions of ``torch.jit`` compute unseen, and what can be
+    differentiated by their weights tells of them.
 
     Parameters
     ----------
@@ -62,7 +66,7 @@ def looking_at_itself(
 
 def looking_at_no_weights(
     whose: str, models: Iterable[nn.Module], copies: Mapping[int, Any] | None = None
-) -> AbstractContextManager[None]:
+) -> AbstractContextManager[object]:
     """Raise ``ConfigurationError`` at the end if what computes meanwhile looked at weights.
 
     Parameters
@@ -93,15 +97,17 @@ def _weights_of(module: nn.Module) -> list[tuple[str, Tensor]]:
 
 
 @contextmanager
-def _watched(whose: str, parts: _Parts, remedy: str) -> Iterator[None]:
-    """Raise ``ConfigurationError`` at the end if what computes meanwhile looked at some parts."""
+def _watched(whose: str, parts: _Parts, remedy: str) -> Iterator[Callable[[Tensor], None]]:
+    """Raise ``ConfigurationError`` at the end if what computes meanwhile looked at some parts.
+
+    Other threads wait, as whether torch computes what is compiled is one setting for all of them.
+    """
     watch = _Watch({id(part): name for name, part in parts})
-    compiles = "torch._dynamo" in sys.modules  # which is slow to import
     modules = [part for _, part in parts if isinstance(part, nn.Module)]
     handles = [part.register_forward_pre_hook(watch.see_module) for part in modules]
     try:
-        with torch.compiler.set_stance("force_eager") if compiles else nullcontext(), watch:
-            yield
+        with drawing(), _uncompiled(), watch:
+            yield watch.see_output
     finally:
         for handle in handles:
             handle.remove()
@@ -111,6 +117,14 @@ def _watched(whose: str, parts: _Parts, remedy: str) -> Iterator[None]:
                 f"{whose} looks at {part} that is handed in, of which each run trains a copy: "
                 f"{remedy}"
             )
+
+
+def _uncompiled() -> AbstractContextManager[object]:
+    """Let torch compute as it is written, from this call on, what was compiled."""
+    if "torch._dynamo" not in sys.modules:  # it is slow to import
+        return nullcontext()
+    stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
+    return stance
 
 
 class _Watch(TorchFunctionMode):
@@ -136,6 +150,16 @@ class _Watch(TorchFunctionMode):
     def see_module(self, module: nn.Module, given: Any) -> None:
         """See that a module computes."""
         self._see([module])
+
+    def see_output(self, output: Tensor) -> None:
+        """See by which tensors an output can be differentiated."""
+        nodes, seen = [output.grad_fn], set[Any]()
+        while nodes:
+            node = nodes.pop()
+            if node is not None and node not in seen:
+                seen.add(node)
+                nodes += [each for each, _ in node.next_functions]
+                self._see([getattr(node, "variable", None)])  # of a leaf
 
     def _see(self, given: Iterable[Any]) -> None:
         for each in given:
