@@ -511,9 +511,38 @@ def other_answers():
     Path("bought.csv").write_text(words)
 
 
+def opposite_answers():
+    words = Path("bought.csv").read_text()
+    for one, other in ((",yes", ",?"), (",no", ",yes"), (",?", ",no")):
+        words = words.replace(one, other)
+    Path("bought.csv").write_text(words)
+
+
+def others_answers():
+    table = pl.read_csv("bought.csv")
+    answers = table.columns[-1]
+    table.with_columns(pl.col(answers).shuffle(seed=1)).write_csv("bought.csv")
+
+
+def one_other_income():
+    data = parse_config(RUNS["classes"]).data.load()
+    person = data.ids[int(data.test[0])]
+    income = pl.when(pl.col("id") == person).then(pl.col("income") + 1).otherwise("income")
+    pl.read_csv("bank.csv").with_columns(income=income).write_csv("bank.csv")
+
+
+def columns_reversed():
+    table = pl.read_csv("bank.csv")
+    table.select(reversed(table.columns)).write_csv("bank.csv")
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
+        (opposite_answers, "the labels are others, or of other rows"),
+        (others_answers, "the labels are others, or of other rows"),
+        (one_other_income, "the rows of 'bank' hold other values"),
+        (columns_reversed, "the columns of 'bank' are in another order"),
         (more_people, "[0-9]+ training rows became [0-9]+; .* of 'bank' become other features"),
         (other_incomes, "the columns of 'bank' become other features"),
         (another_job, "the columns of 'bank' become other features"),
@@ -532,6 +561,18 @@ def test_rows_of_a_run_whose_tables_have_changed_are_not_predicted(changed, said
         assert again.predict_tables(without={"shop": "mean"}).lost is None
     expected = f"is not measured: the data have changed .*{said}"
     assert any(re.search(expected, str(each.message)) for each in told)
+
+
+def test_streamed_rows_in_another_order_are_not_predicted():
+    """Rows that were trained on were tested on, as they are divided by their numbers."""
+    run = RUNS["rows that are streamed"]
+    trained(run)
+    again = load_trained("run")
+    again.predict_rows("test")
+    file = STREAMED["files"][0]
+    pl.read_csv(file).reverse().write_csv(file)
+    with pytest.raises(DataError, match=r"have changed .* the rows of '.*' hold other values, or"):
+        again.predict_rows("test")
 
 
 @pytest.mark.filterwarnings("ignore:this prediction showed")

@@ -92,6 +92,7 @@ from colonnade.reports import draw_run, write_page
 from colonnade.run_folder import RunFolder
 from colonnade.runs import Run
 from colonnade.runs_told import Circumstances, clock_of, run_told
+from colonnade.traces import Traces, trace_of
 from colonnade.training import Training, Watcher, checked_training
 
 __all__ = ["Federation"]
@@ -411,6 +412,8 @@ class Federation:
         )
         models = {name: handed_back(role) for name, role in roles.items()}
         seed = agreement.training.seed
+        means = self._means(method, seed, roles)
+        traces = {} if folder is None else self._traces()
         return Run(
             summary,
             history,
@@ -419,7 +422,7 @@ class Federation:
             record,
             config,
             None if folder is None else folder.path,
-            self.predictor(method, seed, models, self._means(method, seed, roles)),
+            self.predictor(method, seed, models, means, traces),
             others,
             Predicted() if folder is None else Predicted(kept=folder.predictions(holder)),
         )
@@ -444,6 +447,7 @@ class Federation:
         seed: int,
         models: Mapping[str, Mapping[str, nn.Module]],
         means: Mapping[str, Tensor],
+        traces: Mapping[str, Traces],
     ) -> Predictor:
         """Return what predicts new rows by trained models, as they were trained with a method.
 
@@ -457,6 +461,8 @@ class Federation:
             For each organisation its ``bottom``, and the label holder's ``top``.
         means
             The mean of each party's embeddings, where it is known.
+        traces
+            Of each organisation's features and labels, where they are known.
         """
         label_holder = self.label_holder
         return Predictor(
@@ -472,7 +478,15 @@ class Federation:
             self.classes,
             {o.name: o.secrets for o in self.parties if o.secrets and not o.secrets.simulated},
             means,
+            traces,
         )
+
+    def _traces(self) -> dict[str, Traces]:
+        """Return by what it is seen later whether data are what they are now."""
+        features = {own.name: {"features": trace_of(own.features)} for own in self._holders()}
+        holder = self.label_holder.name
+        labels = {"labels": trace_of(self.label_holder.labels)}
+        return {**features, holder: {**features.get(holder, {}), **labels}}
 
     def _means(
         self, method: Method, seed: int, roles: Mapping[str, PartyRole | HolderRole]

@@ -35,6 +35,7 @@ from colonnade.streams import work_seed
 from colonnade.tables.fitted import FittedTransformer
 from colonnade.tables.in_order import check_ids_in_order, check_indices_in_order
 from colonnade.tables.table import Table, keyed_tables
+from colonnade.traces import Traces
 from colonnade.uplinks import Uplink
 from colonnade.wire import Purpose
 
@@ -192,6 +193,9 @@ class Predictor:
         whoever loads a predictor and has them gives them anew (``dataclasses.replace``).
     means
         The mean of each party's embeddings, where it is known here.
+    traces
+        By what it is seen that an organisation's ``features`` or ``labels`` are those that were
+        trained on (``trace_of``), where that is known here.
     """
 
     label_holder: str
@@ -206,6 +210,7 @@ class Predictor:
     classes: tuple[Any, ...] | None = None
     secrets: Mapping[str, Secrets] = field(default_factory=dict)
     means: Mapping[str, Tensor] = field(default_factory=dict)
+    traces: Mapping[str, Traces] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "secrets": {}}

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from colonnade.assembly import VerticalData
-from colonnade.organisations import Transformer
+from colonnade.prediction import Predictor
+from colonnade.traces import Trace, are_alike, trace_of
 
 __all__ = ["changes_since"]
 
@@ -17,21 +18,24 @@ _PARTS = {"train": "training", "validation": "validation", "test": "test"}
 
 
 def changes_since(
-    summary: Mapping[str, Any], trained: Mapping[str, Transformer], data: VerticalData
+    summary: Mapping[str, Any], predictor: Predictor, data: VerticalData, holds: str | None
 ) -> list[str]:
     """Return in a few words each what of a run's data is not what it was trained on.
 
     Which rows are for what, what columns become and which classes there are hangs on all rows, and
-    is made anew as data are read: a trained part would take it for what it was.
+    is made anew as data are read: a trained part would take it for what it was. What a run of an
+    earlier version does not say is not compared.
 
     Parameters
     ----------
     summary
         The run's.
-    trained
-        What made features of tables then, by the part of the data.
+    predictor
+        Its trained parts.
     data
         As they are now.
+    holds
+        Which part of the data is the label holder's own, if any is.
     """
     changes = []
     for part, called in _PARTS.items():
@@ -41,11 +45,37 @@ def changes_since(
     classes = [str(each) for each in data.classes] if isinstance(data.classes, tuple) else []
     if classes and classes != [str(each) for each in summary.get("classes") or classes]:
         changes.append("there are other classes")
-    for name in data.features:
-        was, made = trained.get(name), data.transformers.get(name)
-        if was is not None and made is not None and not _alike(was.state(), made.state()):
-            changes.append(f"the columns of {name!r} become other features")
+    elif not are_alike(_trace(predictor, predictor.label_holder, "labels"), trace_of(data.labels)):
+        changes.append("the labels are others, or of other rows")
+    for name, features in data.features.items():
+        owner = predictor.label_holder if name == holds else name
+        was, made = predictor.transformers.get(owner), data.transformers.get(name)
+        if was is not None and made is not None and (how := _changed(was.state(), made.state())):
+            changes.append(f"the columns of {name!r} {how}")
+        elif not are_alike(_trace(predictor, owner, "features"), trace_of(features)):
+            changes.append(f"the rows of {name!r} hold other values, or are in another order")
     return changes
+
+
+def _trace(predictor: Predictor, owner: str, what: str) -> Trace:
+    return predictor.traces.get(owner, {}).get(what)
+
+
+def _changed(one: Any, other: Any) -> str:
+    """Return how columns that become these features differ from such as became those, if so."""
+    if _alike(one, other):
+        return ""
+    if _alike(_sorted(one), _sorted(other)):
+        return "are in another order"
+    return "become other features"
+
+
+def _sorted(state: Any) -> Any:
+    """Return the state of a transformer with its columns sorted by their names."""
+    columns = state.get("columns")
+    if not isinstance(columns, list):  # those of streamed rows are named by the configuration
+        return state
+    return {**state, "columns": sorted(columns, key=lambda column: str(column["name"]))}
 
 
 def _alike(one: Any, other: Any) -> bool:

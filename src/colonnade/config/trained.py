@@ -241,10 +241,9 @@ class Trained:
     def _own_data(self) -> VerticalData:
         """Read the run's own data again."""
         data = self.config.data.load()
-        assert self.run.predictor is not None
-        made = self.run.predictor.transformers
-        trained = {name: made[o] for name in data.features if (o := self._owner(name)) in made}
-        if changes := changes_since(self.run.summary, trained, data):
+        predictor, holds = self.run.predictor, self.config.label_holder.holds
+        assert predictor is not None
+        if changes := changes_since(self.run.summary, predictor, data, holds):
             raise DataError(
                 f"the data have changed since this run was trained on them: {'; '.join(changes)}. "
                 "Which rows were for what cannot be told any more; predict people by their tables"
@@ -398,7 +397,10 @@ def load_trained(path: str | Path) -> Trained:
     try:
         federation = config.build_federation(_blank_data(parts, config))
         models = _models(parts, federation)
-        predictor = federation.predictor(config.method.build(), config.training.seed, models, means)
+        traces = {name: part.details.get("traces") or {} for name, part in parts.items()}
+        predictor = federation.predictor(
+            config.method.build(), config.training.seed, models, means, traces
+        )
     except ColonnadeError:
         raise
     except Exception as error:  # what a digest is right of may be anything
