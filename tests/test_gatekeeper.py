@@ -6,6 +6,7 @@ import pytest
 
 from colonnade.checkpoints import CheckpointStore
 from colonnade.drivers import Assignment, control
+from colonnade.drivers.account import Account
 from colonnade.drivers.gatekeeper import Gatekeeper
 from colonnade.errors import (
     ConfigurationError,
@@ -15,6 +16,8 @@ from colonnade.errors import (
     RoleFailed,
     Unwritten,
 )
+
+NOTHING = Account().packed()
 
 
 class Watched:
@@ -65,11 +68,11 @@ class Watched:
 
 
 def saved():
-    return control.Saved(b"", {}, [], [], [], 0.0)
+    return control.Saved(b"", NOTHING, [], [], [], 0.0)
 
 
 def played(round=9, **sent):
-    return control.Played(True, round, b"", {}, [], [], sent, None)
+    return control.Played(True, round, b"", NOTHING, [], [], sent, None)
 
 
 def test_all_begin_when_all_are_there():
@@ -315,7 +318,7 @@ def test_nobody_leaves_before_all_may(stops):
         watched.reached(1)
         for name in "ab":
             watched.hears(name, saved())
-    watched.hears("a", control.Played(not stops, 1, b"", {}, [], [], {}, None))
+    watched.hears("a", control.Played(not stops, 1, b"", NOTHING, [], [], {}, None))
     leaves = control.Left({}, [], 0.0, {})
     if stops:
         watched.hears("a", leaves)
@@ -381,7 +384,7 @@ def test_who_has_something_to_come_is_waited_for_as_long_as_it_comes():
 
 def test_what_a_lost_peer_had_sent_is_not_waited_for():
     watched = Watched()
-    watched.hears("a", control.Played(True, 0, b"", {}, [], [], {"b": 3}, None))
+    watched.hears("a", control.Played(True, 0, b"", NOTHING, [], [], {"b": 3}, None))
     number = watched.asked()
     watched.stands(number, "a", "", received=1, lost=["b"])
     with pytest.raises(Deadlock, match="a has lost its connection to b; finished: a"):
@@ -401,7 +404,7 @@ def test_errors_are_told_as_what_they_are():
             Watched().hears("a", control.Failed("ValueError", message, ""))
 
 
-PLAYED = control.Played(True, 0, b"", {}, [], [], {}, None)
+PLAYED = control.Played(True, 0, b"", NOTHING, [], [], {}, None)
 
 
 def test_nobody_leaves_before_its_end_or_ends_twice():
@@ -430,7 +433,7 @@ def test_an_end_that_is_not_told_is_missed():
 
 def test_messages_that_never_come_end_a_run_by_the_name_of_who_tells_of_them():
     watched = Watched()
-    more = control.Played(True, 0, b"", {}, [], [], {"b": 5}, None)
+    more = control.Played(True, 0, b"", NOTHING, [], [], {"b": 5}, None)
     watched.hears("a", more)
     watched.hears("b", PLAYED)
     watched.keeper.let_leave()

@@ -31,6 +31,7 @@ from colonnade.drivers import (
     inquiry,
     processes,
 )
+from colonnade.drivers.account import Account
 from colonnade.drivers.child import SocketTransport, play
 from colonnade.drivers.elsewhere import Elsewhere
 from colonnade.drivers.failures import failed as told_of
@@ -378,7 +379,7 @@ def test_what_two_threads_tell_at_once_stays_apart():
     heard, told = socket.socketpair()
     line = control_line(heard)
     transport = SocketTransport({}, told, 1, 1000)
-    large = control.Saved(bytes(8_000_000), {}, [], [], [], 0.0)
+    large = control.Saved(bytes(8_000_000), Account().packed(), [], [], [], 0.0)
     small = control.Standing(1, None, {}, {}, [])
     threads = [
         threading.Thread(target=lambda m=m: [transport.tell(m) for _ in range(10)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+import tracemalloc
 import types
 from collections import Counter
 
@@ -18,6 +19,7 @@ from colonnade.deployment.host import Host
 from colonnade.deployment.training import TrainingTogether
 from colonnade.deployment.what_came import WhatCame
 from colonnade.drivers import control, couriered, inquiry, player
+from colonnade.drivers.account import Account
 from colonnade.drivers.courier import Courier
 from colonnade.drivers.couriered import GATEKEEPER, CourierTransport
 from colonnade.errors import Aborted, Disconnected, RemoteProtocolError, RoleFailed
@@ -69,7 +71,11 @@ def with_entry(**changes):
 
 
 def with_account(**changes):
-    return lambda told: {"account": told.account | changes}
+    def changed_in(told):
+        account = msgspec.msgpack.decode(told.account) | changes
+        return {"account": msgspec.Raw(msgspec.msgpack.encode(account))}
+
+    return changed_in
 
 
 ENDS = {
@@ -92,7 +98,7 @@ ENDS = {
     "a history that is nested": with_account(history=[{"round": 1, "x": {"y": 1}}]),
     "a time spent that is none": with_account(activities=[[0, "work", 1, float("nan"), 1]]),
     "activities of another shape": with_account(activities=[[0]]),
-    "no sequence": lambda told: {"account": {}},
+    "no sequence": lambda told: {"account": msgspec.Raw(b"\x80")},
 }
 
 
@@ -520,7 +526,7 @@ def without_end(message):
     """Pieces of what came of a run, several times as much as there can be."""
     if not isinstance(message, meeting.Came) or not message.entries:
         return [message]
-    return [*changed(message, entries=message.entries * (10**5 // len(message.entries)))] * 50
+    return [*changed(message, entries=message.entries * (6 * 10**4 // len(message.entries)))] * 50
 
 
 def too_early(message):
@@ -548,6 +554,48 @@ def test_a_server_that_tells_without_end_is_refused_before_memory_is_full(tmp_pa
     assert re.search(why, str(failed["insurer"]))
     assert not (sites["insurer"].runs / "first" / "parts").exists()
     assert play(job, sites, Mesh()) == {}
+
+
+MARK = "what is not there yet"
+ENTRY = Entry("bank", MARK, "embedding", Purpose.TRAINING, 0, 0, 8, 20, None)
+LARGE = {
+    "learned": meeting.Everybody(
+        {}, {}, meeting.Top(1, meeting.Labels(("int64", (), 0, 1), 2, {"counts": MARK}))
+    ),
+    "widths": meeting.Everybody(MARK, {}, None),
+    "an account at the end": meeting.End({"bank": (True, 1, MARK)}, {}, 0.0, 0.0),
+    "came too late": meeting.Came(discarded=MARK),
+    "decided": meeting.Came(decided=("bank", MARK)),
+    "recorded": control.Recorded(MARK),
+    "an account": control.Played(True, 0, b"", MARK, [], [], {}, None),
+    "notes": control.Played(True, 0, b"", Account().packed(), [], [], {}, (1, MARK)),
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_no_word_takes_many_times_its_bytes_before_it_is_refused(what):
+    """An empty list is a byte of a word, and 72 in memory: 32 MB took 2.3 GB."""
+    many = 2**20 + 2**10
+    lists = b"\xdd" + many.to_bytes(4, "big") + b"\x90" * many
+    word = meeting.encode(LARGE[what]).replace(msgspec.msgpack.encode(MARK), lists)
+    assert len(word) > many
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="cannot be read|Expected"):
+            read_wholly(word, isinstance(LARGE[what], meeting.FromServer))
+        assert tracemalloc.get_traced_memory()[1] < 2 * many
+    finally:
+        tracemalloc.stop()
+
+
+def read_wholly(word, is_the_servers):
+    try:
+        told = meeting.from_server(word) if is_the_servers else meeting.from_site(word, "bank")
+    except RemoteProtocolError as error:
+        raise ValueError(str(error)) from None
+    match told:
+        case control.Played(account=account) | meeting.End({"bank": (_, _, account)}):
+            Account.told(account)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,12 @@ value of a table is in any of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from colonnade.drivers import control
 from colonnade.errors import RemoteProtocolError
-from colonnade.ledger import Entry
 
 __all__ = [
     "PROTOCOL",
@@ -43,6 +42,9 @@ _Parameters = Annotated[int, msgspec.Meta(ge=0, le=2**28)]  # where they travel,
 _Width = Annotated[int, msgspec.Meta(ge=1, le=2**20)]  # models are made of it
 _Which = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{32})?\Z")]  # a training, or none
 _Text = Annotated[str, msgspec.Meta(max_length=1024)]
+_MANY = msgspec.Meta(max_length=2**16)  # it is seen before memory is taken for so many
+_Numbers = Annotated[list[int | float], msgspec.Meta(max_length=2**20)]  # one for each class
+_Learned = bool | int | float | _Text | _Numbers | None
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=2.0**30)]  # as nanoseconds in a number, with room
 _Sum = Annotated[float, msgspec.Meta(ge=0, le=2.0**60)]
 
@@ -71,8 +73,8 @@ class Everybody(msgspec.Struct, tag=True):
     It is asked for that first: then that is None.
     """
 
-    widths: dict[str, _Width]
-    terms: dict[str, _Width]
+    widths: Annotated[dict[str, _Width], _MANY]
+    terms: Annotated[dict[str, _Width], _MANY]
     top: Top | None
 
     def widths_of(self, names: Sequence[str]) -> dict[str, int]:
@@ -83,9 +85,9 @@ class Everybody(msgspec.Struct, tag=True):
 class Labels(msgspec.Struct):
     """What all know of labels before these are shared."""
 
-    form: tuple[str, tuple[_Width, ...], int, int]
+    form: tuple[str, Annotated[tuple[_Width, ...], msgspec.Meta(max_length=16)], int, int]
     classes: _Width | None
-    learned: dict[str, Any]
+    learned: Annotated[dict[_Text, _Learned], msgspec.Meta(max_length=64)]
 
 
 class Top(msgspec.Struct, tag=True):
@@ -113,7 +115,7 @@ class Held(msgspec.Struct, tag=True):
     """
 
     agreed: _Text
-    rounds: list[_Count]
+    rounds: Annotated[list[_Count], _MANY]
     seconds: _Seconds
     every: _Count
     has_begun: bool
@@ -145,8 +147,8 @@ class Came(msgspec.Struct, tag=True):
     There is no end to how many there are, and there is to the size of a message.
     """
 
-    entries: list[Entry] = []  # msgspec copies defaults
-    discarded: list[tuple[str, str, int]] = []
+    entries: control.Entries = []  # msgspec copies defaults
+    discarded: Annotated[list[tuple[str, str, int]], _MANY] = []
     decided: tuple[str, control.Decisions] | None = None
 
 
@@ -156,8 +158,8 @@ class End(msgspec.Struct, tag=True):
     ``received`` is what each says has come from the others.
     """
 
-    parts: dict[str, tuple[bool, _Count, dict[str, Any]]]
-    received: dict[str, control.Received | None]
+    parts: Annotated[dict[str, tuple[bool, _Count, msgspec.Raw]], _MANY]
+    received: Annotated[dict[str, control.Received | None], _MANY]
     seconds_wall: _Sum
     seconds_cpu: _Sum
 

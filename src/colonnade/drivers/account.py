@@ -187,17 +187,21 @@ class Account:
             "received": self.received and {name: [*n] for name, n in self.received.items()},
         }
 
+    def packed(self) -> msgspec.Raw:
+        """Return everything as bytes in a message, which are read where they are wanted."""
+        return msgspec.Raw(msgspec.msgpack.encode(self.as_json()))
+
     @classmethod
-    def told(cls, data: dict[str, Any]) -> Account:
-        """Restore what ``as_json`` returned elsewhere, at somebody who may say anything.
+    def told(cls, data: msgspec.Raw) -> Account:
+        """Restore what ``packed`` returned elsewhere, at somebody who may say anything.
 
         Raises
         ------
         ValueError, TypeError
             If it returns no such thing.
         """
-        msgspec.convert(data, _Told)
-        return cls.from_json(data)
+        told = _told(data)
+        return cls.from_json(msgspec.to_builtins(told))
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Account:
@@ -236,22 +240,32 @@ _Clock = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
 _Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 
+_MANY = msgspec.Meta(max_length=2**20)
+_PEERS = msgspec.Meta(max_length=2**16)  # and kinds of work, and columns of a report
+
+
 class _Told(msgspec.Struct):
-    """An account as it is told: nothing in it is beyond what arithmetic and files can take."""
+    """An account as it is told: nothing in it is beyond what arithmetic and files can take.
+
+    That there is an end to each list is seen before memory is taken for it.
+    """
 
     sequence: _Number
     clock: _Clock
-    history: list[dict[_Name, float | _Whole | _Text]]
-    activities: list[tuple[Purpose, _Name, _Number, _Seconds, _Seconds]]
-    occupancy: dict[_Name, list[_Clock]]
-    ports: list[tuple[_Name, _Name, _Clock]] = []  # msgspec copies defaults
-    entered: list[tuple[_Name, _Number, _Clock]] = []
+    history: Annotated[list[Annotated[dict[_Name, float | _Whole | _Text], _PEERS]], _MANY]
+    activities: Annotated[list[tuple[Purpose, _Name, _Number, _Seconds, _Seconds]], _PEERS]
+    occupancy: Annotated[dict[_Name, Annotated[list[_Clock], _MANY]], _PEERS]
+    ports: Annotated[list[tuple[_Name, _Name, _Clock]], _PEERS] = []  # msgspec copies defaults
+    entered: Annotated[list[tuple[_Name, _Number, _Clock]], _MANY] = []
     trained: _Whole | None = None
     closed: _Whole = 0
     journal: tuple[_Number, _Number] | None = None
     departed: tuple[_Number, _Text] = (0, "")
     uncounted: bool = False
     fingerprint: _Name | None = None
-    anew: list[tuple[_Number, _Number]] = []
-    discarded: list[tuple[_Name, _Number]] = []
-    received: dict[_Name, Tally] | None = None
+    anew: Annotated[list[tuple[_Number, _Number]], _MANY] = []
+    discarded: Annotated[list[tuple[_Name, _Number]], _MANY] = []
+    received: Annotated[dict[_Name, Tally], _PEERS] | None = None
+
+
+_told = msgspec.msgpack.Decoder(_Told).decode

@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from colonnade.checkpoints import decode_state
 from colonnade.drivers import control
 from colonnade.drivers.account import Account
@@ -121,7 +123,7 @@ class Books:
         cut = Cut(
             round,
             {name: saved[name].state for name in self.roles},
-            {name: saved[name].account for name in self.roles},
+            {name: _unpacked(saved[name].account) for name in self.roles},
             {name: saved[name].mail for name in self.roles},
         )
         self._write(cut, self._seconds())
@@ -151,7 +153,7 @@ class Books:
             final = Cut(
                 record.round,
                 {name: played.state for name, played in self._played.items()},
-                {name: played.account for name, played in self._played.items()},
+                {name: _unpacked(played.account) for name, played in self._played.items()},
             )
             self._write(final, (seconds_wall, seconds_cpu))
         return record
@@ -170,10 +172,13 @@ class Books:
         return self._wall + time.perf_counter(), cpu
 
 
+_unpacked = msgspec.msgpack.Decoder().decode  # of a process of this computer
+
+
 def _part(played: control.Played, course: Course) -> Part:
     notes = None
     if played.notes is not None:
         incarnation, records = played.notes
-        notes = Notes(incarnation, tuple(records))
-    account = Account.from_json(played.account)
+        notes = Notes(incarnation, tuple(_unpacked(records)))
+    account = Account.from_json(_unpacked(played.account))
     return Part(played.round, played.finished, account, course, notes)

@@ -5,7 +5,7 @@ On one machine as between several they are msgpack: what crosses is data, never 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -38,11 +38,13 @@ __all__ = [
     "from_player",
 ]
 
-Decisions = list[Decision]
+_MANY = msgspec.Meta(max_length=2**16)  # it is seen before memory is taken for so many
+Entries = Annotated[list[Entry], _MANY]
+Decisions = Annotated[list[Decision], _MANY]
 _Clock = Annotated[int, msgspec.Meta(ge=-(2**61), le=2**61)]  # what is added to it is in 64 bits
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=2.0**33)]
-Received = dict[str, Tally]  # by who sent it
+Received = Annotated[dict[str, Tally], _MANY]  # by who sent it
 
 
 class Begin(msgspec.Struct, tag=True):
@@ -124,7 +126,7 @@ class Recorded(msgspec.Struct, tag=True):
     ``before`` says that it was sent before the round that the run goes on from.
     """
 
-    entries: list[Entry]
+    entries: Entries
     decisions: Decisions = []  # msgspec copies defaults
     before: bool = False
 
@@ -153,13 +155,13 @@ class Waiting(msgspec.Struct, tag=True):
 class Saved(msgspec.Struct, tag=True):
     """What the role contributes to the cut at the gate.
 
-    State and mail are empty where no checkpoint is written.
+    State, account and mail are empty where no checkpoint is written.
     """
 
     state: bytes
-    account: dict[str, Any]
+    account: msgspec.Raw
     mail: list[tuple[Message, int]]
-    entries: list[Entry]
+    entries: Entries
     discarded: list[tuple[str, _Count]]
     cpu_seconds: _Seconds
 
@@ -167,17 +169,18 @@ class Saved(msgspec.Struct, tag=True):
 class Played(msgspec.Struct, tag=True):
     """The role has played to its end, or stopped at the gate; all it sent has left.
 
-    ``notes`` are its incarnation and what it remembered as it began; None where they stay with it.
+    ``notes`` are its incarnation and what it remembered as it began, packed; None where they stay
+    with it.
     """
 
     finished: bool
     round: _Count
     state: bytes
-    account: dict[str, Any]
-    entries: list[Entry]
+    account: msgspec.Raw
+    entries: Entries
     decisions: Decisions
     sent: dict[str, _Count]
-    notes: tuple[int, list[Any]] | None
+    notes: tuple[int, bytes] | None
 
 
 class Left(msgspec.Struct, tag=True):

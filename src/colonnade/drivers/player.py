@@ -18,6 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import msgspec
+
 from colonnade.checkpoints import decode_state
 from colonnade.departures import Departures
 from colonnade.drivers import control
@@ -199,7 +201,8 @@ class Player:
             self.journal.close()
             raise
         notes = self.journal.notes()
-        self.notes = None if self.is_elsewhere else (notes.incarnation, list(notes.records))
+        records = msgspec.msgpack.encode(notes.records)
+        self.notes = None if self.is_elsewhere else (notes.incarnation, records)
         self.account = task.account
         self.ledger = Ledger()
         self.outbox = Outbox(self.role.name, self.ledger, self.account.sequence)
@@ -274,7 +277,7 @@ class Player:
                 finished,
                 self.role.round,
                 saved_state(self.role) if self.task.shows else b"",
-                self.account.as_json(),
+                self.account.packed(),
                 self._new_entries(),
                 self._new_decisions(),
                 self.sent,
@@ -421,11 +424,11 @@ class Player:
         self.save = None
         self._await_all(expected, "what was sent before the boundary")
         self._complete_account()
-        state, mail, account = b"", list[tuple[Message, int]](), dict[str, Any]()
+        state, mail, account = b"", list[tuple[Message, int]](), msgspec.Raw(b"\x80")
         if self.task.keeper is not None:
             self._keep(self.task.keeper, round, self._mail())
         elif self.task.saves:
-            state, mail, account = saved_state(self.role), self._mail(), self.account.as_json()
+            state, mail, account = saved_state(self.role), self._mail(), self.account.packed()
         entries, discards = self._new_entries(), self._new_discards()
         self.transport.tell(
             control.Saved(state, account, mail, entries, discards, time.process_time())
