@@ -2183,9 +2183,9 @@ def test_a_model_that_draws_in_evaluation_is_told(by_closure):
     """Dropout stayed on in evaluation, as a lambda asked the model that nobody had put into it."""
     warned = federation(Asking(by_closure)).train(training=TRAINING).summary["warnings"]
     assert [each for each in warned if "draws numbers in evaluation" in each] == [
-        "the bottom model of 'bank' draws numbers in evaluation, so what is measured and predicted "
-        "hangs on them: where that is not meant, as with dropout, give it self.training, and take "
-        "that self in a method, as a lambda has the model that was handed in, of which each run "
+        "the bottom model of 'bank' draws numbers in evaluation, and what is measured and "
+        "predicted may hang on them: where that is not meant, as with dropout, give it "
+        "self.training, and take that self in a method, as a lambda has the model that was handed in, of which each run "
         "trains a copy"
     ] * by_closure
 
@@ -2213,6 +2213,78 @@ def test_what_is_compiled_is_compiled_again_once_models_were_tried_in_two_thread
     other.join()
     assert inside.is_set()
     assert torch._dynamo.eval_frame._stance == stance
+
+
+def test_a_model_may_serve_in_another_thread_as_it_is_tried():
+    """A module of its own, seen to compute there, was taken for a look back."""
+    module, own = Dropping(False), Dropping(False)
+    with looking_at_itself("the model", module, own):
+        other = threading.Thread(target=lambda: module(torch.ones(2, 4)))
+        other.start()
+        other.join()
+    refused = pytest.raises(ConfigurationError, match="the model looks at 'drop'")
+    with refused, looking_at_itself("the model", module, own):
+        module.drop(torch.ones(2, 4))
+
+
+class Halving:
+    """A scheduler that has a step, and nothing else."""
+
+    def __init__(self, optimiser):
+        self.optimiser = optimiser
+
+    def step(self):
+        for group in self.optimiser.param_groups:
+            group["lr"] *= 0.5
+
+
+class Bare:
+    def __init__(self, parameters):
+        self.param_groups = [{"params": [*parameters], "lr": 0.1}]
+
+    def step(self):
+        return None
+
+    def zero_grad(self, set_to_none=True):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"scheduler": Halving}, "the scheduler Halving of 'bank' has no state_dict and no load"),
+        ({"optimiser": Bare}, "the optimiser Bare of 'bank' has no state_dict and no load_state"),
+    ],
+)
+def test_what_trains_and_cannot_be_kept_is_refused_in_words(given, said):
+    """It was an AttributeError."""
+    with pytest.raises(ConfigurationError, match=said):
+        learning(**given).train(training=TRAINING)
+
+
+@pytest.mark.parametrize("draw", [np.random.rand, random.random])
+def test_a_loss_that_draws_what_no_run_seeds_is_told(draw):
+    base = federation()
+
+    def loss(predictions, labels):
+        return nn.functional.cross_entropy(predictions * (1 + float(draw())), labels)
+
+    rows = base.train_rows, base.test_rows, None, base.validation_rows
+    holder = replace(base.label_holder, loss=loss)
+    run = Federation(base.parties, holder, *rows).train(training=TRAINING)
+    assert any("the loss of 'insurer' draws" in each for each in run.summary["warnings"])
+
+
+def test_metrics_have_names_of_their_own():
+    """One of two was told, with the direction of the other, and stopped training by the worst."""
+    twice = [ACCURACY, replace(AUC, name="accuracy")]
+    with pytest.raises(ConfigurationError, match="two metrics are called 'accuracy'"):
+        federation(metrics=twice)
+    by_loss = replace(TRAINING, early_stopping=EarlyStopping())
+    base = federation(metrics=[replace(ACCURACY, name="loss")])
+    with pytest.raises(ConfigurationError, match="a metric is called so too: call that otherwise"):
+        base.train(training=by_loss)
+    base.train(training=replace(by_loss, early_stopping=EarlyStopping(by="metric")))
 
 
 def decayed(top, predictions, labels):

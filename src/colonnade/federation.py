@@ -51,7 +51,7 @@ from colonnade.checks import (
     extreme_rows,
 )
 from colonnade.clocks import Clock
-from colonnade.descriptions import content_of, described, device_told, kept_by
+from colonnade.descriptions import content_of, described, device_told
 from colonnade.drawing import drawing_apart
 from colonnade.drivers import Assignment, Driver, RunRecord, Simulate, checked_driver
 from colonnade.errors import ConfigurationError
@@ -78,6 +78,7 @@ from colonnade.models import (
     tried,
 )
 from colonnade.notes import (
+    before_loss,
     notes_of_draws,
     notes_of_loss,
     notes_of_mode,
@@ -322,6 +323,7 @@ class Federation:
     ) -> tuple[list[str], Agreement, dict[str, _Seat], _Roles, dict[str, Any]]:
         """Try all that trains; return notes, what is agreed on, seats, roles and a description."""
         notes = self._check_predictions(method)
+        self._check_watched(training)
         agreement = self.agreement(method, training)
         agreement.warm_up()
         seats = self._seats(agreement)
@@ -588,6 +590,15 @@ class Federation:
                     f"{len(shared)} rows in all; a row is for one thing only"
                 )
 
+    def _check_watched(self, training: Training) -> None:
+        """Raise if a metric has the name that reports give what early stopping goes by."""
+        rule = training.early_stopping
+        if rule is not None and rule.by == "loss" and "loss" in [m.name for m in self.metrics]:
+            raise ConfigurationError(
+                "early stopping goes by what training minimises, which is told as 'loss', and a "
+                "metric is called so too: call that otherwise, or stop by='metric'"
+            )
+
     def _check_metrics(self, output: Tensor) -> None:
         """Compute every metric on made-up outputs, so that none fails after hours of training."""
         labels = self.label_holder.labels
@@ -670,13 +681,14 @@ class Federation:
         output = output.float()  # as it will be in training
         copies: dict[int, Any] = {}
         own = copied_loss(holder.name, self.loss, copies)
-        before = kept_by(own)
+        before = before_loss(own)
         models = [holder.top, *(own.bottom for own in self._holders())]
         with looking_at_no_weights(f"the loss of {holder.name!r}", models, copies):
             check_loss(holder.name, own, output, labels, rows)
+        notes = notes_of_loss(holder.name, own, before)
         with looking_at_no_weights("a metric", models):
             self._check_metrics(output)
-        return notes_of_loss(holder.name, own, before)
+        return notes
 
 
 def _cast(agreement: Agreement, seats: Mapping[str, _Seat]) -> dict[str, PartyRole | HolderRole]:

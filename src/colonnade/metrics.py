@@ -390,7 +390,7 @@ def checked_metrics(given: Any) -> tuple[Metric, ...]:
     Raises
     ------
     ConfigurationError
-        If they are no list, or one is no ``Metric``.
+        If they are no list, one is no ``Metric``, or two have one name.
 
     Examples
     --------
@@ -409,6 +409,12 @@ colonnade.metrics.ACCURACY
             name = getattr(each, "__name__", None)
             found = repr(each) if name is None else f"the {_sort(each)} {name!r}"
             raise ConfigurationError(f"{found} is no metric: {_instead(each)}")
+    names = [each.name for each in given]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigurationError(
+            f"two metrics are called {twice[0]!r}, by which reports tell them: give each a name of "
+            "its own"
+        )
     return tuple(given)
 
 

@@ -33,6 +33,7 @@ from colonnade.own_code import attributes_of
 from colonnade.telling import named
 
 __all__ = [
+    "before_loss",
     "notes_of_draws",
     "notes_of_loss",
     "notes_of_mode",
@@ -75,7 +76,7 @@ def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:
             "it otherwise; save it as it is, or freeze it by requires_grad_(False)"
         )
     put_into_training(own)
-    before, draws = unsaved(own), (random.getstate(), content_of(np.random.get_state()))
+    before, unseeded = unsaved(own), _unseeded()
     try:
         for _ in range(_TIMES):
             _train(own, inputs)
@@ -94,12 +95,22 @@ def notes_of_unsaved(whose: str, module: nn.Module, inputs: Any) -> list[str]:
             "that matters make it a buffer, as a run that goes on from a checkpoint, and models "
             "that come back from another process, are without it"
         )
-    if draws != (random.getstate(), content_of(np.random.get_state())):
-        notes.append(
-            f"{whose} draws from a generator of Python's or numpy's, which no run seeds: let it "
-            "draw from torch's, or no run repeats"
-        )
-    return notes
+    return [*notes, *_notes_of_unseeded(whose, unseeded)]
+
+
+def _unseeded() -> tuple[object, str]:
+    """Return the states of generators that no run seeds."""
+    return random.getstate(), content_of(np.random.get_state())
+
+
+def _notes_of_unseeded(whose: str, before: tuple[object, str]) -> list[str]:
+    """Return that something has drawn from such, where their states were others before."""
+    if _unseeded() == before:
+        return []
+    return [
+        f"{whose} draws from a generator of Python's or numpy's, which no run seeds: let it draw "
+        "from torch's, or no run repeats"
+    ]
 
 
 def _train(module: nn.Module, inputs: Any) -> None:
@@ -173,20 +184,25 @@ def notes_of_draws(whose: str, module: nn.Module, inputs: Any) -> list[str]:
     >>> notes_of_draws("the top model of 'bank'", Always(), torch.ones(2, 3))[0].partition(",")[0]
     "the top model of 'bank' draws numbers in evaluation"
     """
-    own = copied(module).cpu()
+    own, unseeded = copied(module).cpu(), _unseeded()
     with evaluating(own), torch.no_grad(), drawing_alike() as any_drawn:
         own(inputs)
         if not any_drawn():
-            return []
+            return _notes_of_unseeded(whose, unseeded)
     return [
-        f"{whose} draws numbers in evaluation, so what is measured and predicted hangs on them: "
-        "where that is not meant, as with dropout, give it self.training, and take that self in a "
-        "method, as a lambda has the model that was handed in, of which each run trains a copy"
+        f"{whose} draws numbers in evaluation, and what is measured and predicted may hang on "
+        "them: where that is not meant, as with dropout, give it self.training, and take that self "
+        "in a method, as a lambda has the model that was handed in, of which each run trains a copy"
     ]
 
 
-def notes_of_loss(name: str, loss: Loss, before: str) -> list[str]:
-    """Return that a loss is another one when it was computed, where it is.
+def before_loss(loss: Loss) -> tuple[str, tuple[object, str]]:
+    """Return what ``notes_of_loss`` compares with: what a loss keeps, and generators' states."""
+    return kept_by(loss), _unseeded()
+
+
+def notes_of_loss(name: str, loss: Loss, before: tuple[str, tuple[object, str]]) -> list[str]:
+    """Return that a loss is another one when it was computed, or draws what no run seeds.
 
     Parameters
     ----------
@@ -196,7 +212,7 @@ def notes_of_loss(name: str, loss: Loss, before: str) -> list[str]:
         The loss, computed once or more. What a function keeps cannot be copied, so no call of it
         is made for this alone.
     before
-        What ``kept_by`` said of it before.
+        What ``before_loss`` said of it.
 
     Examples
     --------
@@ -206,17 +222,19 @@ def notes_of_loss(name: str, loss: Loss, before: str) -> list[str]:
     ...         self.calls += 1
     ...         return predictions.mean()
     >>> loss = Counts()
-    >>> before = kept_by(loss)
+    >>> before = before_loss(loss)
     >>> mean = loss(torch.ones(2), torch.ones(2))
     >>> notes_of_loss("bank", loss, before)[0].partition(",")[0]
     "the loss of 'bank' changes as it is computed"
     """
-    if kept_by(loss) == before:
-        return []
-    return [
-        f"the loss of {name!r} changes as it is computed, and no checkpoint has what it then is: a "
-        "run that goes on from one may end otherwise"
-    ]
+    kept, unseeded = before
+    notes = _notes_of_unseeded(f"the loss of {name!r}", unseeded)
+    if kept_by(loss) != kept:
+        notes.append(
+            f"the loss of {name!r} changes as it is computed, and no checkpoint has what it then "
+            "is: a run that goes on from one may end otherwise"
+        )
+    return notes
 
 
 def notes_of_optimiser(

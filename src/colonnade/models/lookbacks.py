@@ -8,6 +8,7 @@ watched, as a copy is tried, which tensors and modules it is that torch computes
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -132,7 +133,7 @@ class _Watch(TorchFunctionMode):
 
     def __init__(self, parts: Mapping[int, str]) -> None:
         super().__init__()
-        self._parts = parts
+        self._parts, self._thread = parts, threading.get_ident()
         self.found: str | None = None
 
     def __torch_function__(
@@ -148,8 +149,9 @@ class _Watch(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     def see_module(self, module: nn.Module, given: Any) -> None:
-        """See that a module computes."""
-        self._see([module])
+        """See that a module computes, but not for another thread, which may use the model."""
+        if threading.get_ident() == self._thread:
+            self._see([module])
 
     def see_output(self, output: Tensor) -> None:
         """See by which tensors an output can be differentiated."""

@@ -39,6 +39,11 @@ _EXAMPLES = {
     "scheduler": "partial(torch.optim.lr_scheduler.StepLR, step_size=10)",
 }
 
+_NEEDED = {
+    "optimiser": ("zero_grad", "state_dict", "load_state_dict"),
+    "scheduler": ("state_dict", "load_state_dict"),
+}
+
 
 def shown(value: object) -> str:
     """Return what a value is, for a message: a tensor's kind and shape, or its type."""
@@ -176,6 +181,11 @@ def made(what: str, owner: str, factory: Callable[[Any], Any], of: Any) -> Any:
         result = factory(of)
     if isinstance(result, type) or not callable(getattr(result, "step", None)):
         raise ConfigurationError(f"the {what} of {owner!r} is {shown(result)}; {remedy}")
+    if lacking := [each for each in _NEEDED[what] if not callable(getattr(result, each, None))]:
+        raise ConfigurationError(
+            f"the {what} {type(result).__name__} of {owner!r} has no {' and no '.join(lacking)}, "
+            f"without which no run can be kept and gone on with: give it all that torch's have"
+        )
     if what == "optimiser" and not hasattr(result, "param_groups"):
         raise useless(
             what, owner, result, "has no param_groups, so none of the parameters that it was handed"
