@@ -2185,8 +2185,8 @@ def test_a_model_that_draws_in_evaluation_is_told(by_closure):
     assert [each for each in warned if "draws numbers in evaluation" in each] == [
         "the bottom model of 'bank' draws numbers in evaluation, and what is measured and "
         "predicted may hang on them: where that is not meant, as with dropout, give it "
-        "self.training, and take that self in a method, as a lambda has the model that was handed in, of which each run "
-        "trains a copy"
+        "self.training, and take that self in a method, as a lambda has the model that was handed "
+        "in, of which each run trains a copy"
     ] * by_closure
 
 

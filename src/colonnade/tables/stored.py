@@ -87,7 +87,7 @@ class StoredTable:
         Raises
         ------
         DataError
-            If the file has changed or is damaged.
+            If the file has changed, or is damaged where polars sees it: it reads no page checksums.
         """
         return values_of(self.frame([name]), name)
 
@@ -110,7 +110,7 @@ class StoredTable:
         Raises
         ------
         DataError
-            If the file has changed or is damaged.
+            If the file has changed, or is damaged where polars sees it: it reads no page checksums.
         """
         names = list(columns)
         # Reading many rows at once is quicker; handing out few at a time keeps them in the cache.
