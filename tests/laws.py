@@ -45,7 +45,7 @@ FLOORS = [
     "yaml_text annotated quiet turns forked ordinary",
     "codecs surrogates links flows labelling disclosures layout metrics organisations secure "
     "privacy",
-    "batches ledger tallies clocks checkpoints journals departures channels costs delays "
+    "batches ledger tallies clocks traces checkpoints journals departures channels costs delays "
     "descriptions functions_told bound_anew own_code lookups packages_told tables",
     "local_updates stragglers training uplinks defences evaluation agreement",
     "roles",

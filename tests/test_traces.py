@@ -52,6 +52,31 @@ def test_one_other_number_or_two_rows_that_changed_places_have_another(row):
         assert not any(are_alike(before, trace_of(other)) for other in others)
 
 
+def test_a_small_column_is_seen_beside_large_ones():
+    """Large codes hid categories of two values, and incomes hid ages."""
+    codes = torch.randint(0, 2**16, (5000, 3), generator=GENERATOR)
+    codes[:, 2] %= 2
+    numbers = torch.randn(5000, 2, generator=GENERATOR) * torch.tensor([1e6, 1.0])
+    data = {"codes": codes, "numbers": numbers}
+    before = trace_of(data)
+    for row in range(0, 5000, 200):
+        flipped = changed(codes, row, 2, by=1 - 2 * int(codes[row, 2]))
+        for other in ({"codes": flipped}, {"numbers": changed(numbers, row, 1, by=0.1)}):
+            assert not are_alike(before, trace_of(data | other))
+
+
+def test_a_column_in_another_unit_has_another():
+    assert not are_alike(trace_of(TABLE), trace_of(TABLE * torch.tensor([1, 1, 100, 1, 1, 1, 1])))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 2**15 + 3])
+def test_it_is_the_same_in_pieces_as_by_its_equation(monkeypatch, rows):
+    data = torch.randn(rows, 50, generator=GENERATOR, dtype=torch.float64)
+    whole = trace_of(data)
+    monkeypatch.setattr("colonnade.traces._TOGETHER", 999)
+    assert trace_of(data) == pytest.approx(whole, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     "data",
     [

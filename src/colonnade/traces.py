@@ -1,4 +1,4 @@
-"""A number or two that tell later whether data are what they were, without keeping any of them."""
+"""A few numbers that tell later whether data are what they were, without keeping any of them."""
 
 from __future__ import annotations
 
@@ -11,28 +11,34 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from colonnade.kernels.philox import uniform_words
 from colonnade.models import Features
 from colonnade.streams import StreamKey
 
 __all__ = ["Trace", "Traces", "are_alike", "trace_of"]
 
-Trace: TypeAlias = tuple[float, float] | None
-"""A weighted sum, and by how much rounding may change it; None of numbers too large for that."""
+_ROUNDING = 1e-6  # of a column that was computed on another computer; a float32 has 6e-8
+_TOGETHER = 2**20  # numbers that are looked at together
+
+Trace: TypeAlias = tuple[float, float, float] | None
+"""Of directions, of lengths, and how much rounding may change either; None of numbers too large."""
 
 Traces: TypeAlias = Mapping[str, Trace]
 """Of what an organisation has, by what that is."""
 
-_ROUNDING = 1e-6  # of numbers that were computed on another computer; float32 has 6e-8
-_TOGETHER = 2**20  # numbers that are looked at together
-
 
 def trace_of(data: Features) -> Trace:
-    """Return a weighted sum of all numbers, and by how much rounding may change it, if finite.
+    r"""Return two weighted sums over all columns, and by how much rounding may change either.
 
-    The weights are drawn, with either sign, for each row and each column: s = sum_ij a_i b_j x_ij.
-    Where rows changed places, or a number is another one, s is another, but for what is below one
-    millionth of sqrt(sum x²). The same numbers on another computer, rounded otherwise, have the
-    same trace.
+    Of a column x_j of all rows counts where it points, and how long it is:
+
+    .. math:: s = \sum_j b_j \frac{a \cdot x_j}{|x_j|}, \quad l = \sum_j b_j \log |x_j|.
+
+    The weights a_i of rows and b_j of columns are drawn, from 1 to 2 and with either sign. Where
+    rows changed places, or a number is another one, s is another, by :math:`|dx| / |x_j|` at least;
+    where a column is in another unit, l is. The same numbers on another computer, rounded
+    otherwise, have the same trace: there is room for that of a millionth of the root of how many
+    columns there are.
 
     Parameters
     ----------
@@ -41,7 +47,6 @@ def trace_of(data: Features) -> Trace:
 
     Examples
     --------
-    >>> import torch
     >>> labels = torch.tensor([0, 1, 1, 0])
     >>> are_alike(trace_of(labels), trace_of(labels))
     True
@@ -49,41 +54,47 @@ def trace_of(data: Features) -> Trace:
     False
     """
     columns = [data] if isinstance(data, Tensor) else [data[name] for name in sorted(data)]
-    total = squares = 0.0
+    directions = lengths = 0.0
+    count = 0
     for number, column in enumerate(columns):
-        by_row, by_column = (_drawn(f"trace by {what}", number) for what in ("row", "column"))
-        of_columns = None
-        for numbers in _pieces(column):
-            of_columns = _weights(by_column, numbers.shape[1]) if of_columns is None else of_columns
+        sums = squares = np.zeros(0)
+        for first, numbers in _pieces(column):
+            weights = _weights("row", number, first, len(numbers))
             with np.errstate(over="ignore", invalid="ignore"):
-                total += float(_weights(by_row, len(numbers)) @ (numbers @ of_columns))
-                squares += float(np.square(numbers).sum())
-    rounding = _ROUNDING * math.sqrt(squares)
-    return (total, rounding) if math.isfinite(total) and math.isfinite(rounding) else None
+                sums = _added(sums, weights @ numbers)
+                squares = _added(squares, np.square(numbers).sum(0))
+        some = squares > 0
+        weights, squares = _weights("column", number, 0, len(squares))[some], squares[some]
+        with np.errstate(over="ignore", invalid="ignore"):
+            directions += float(weights @ (sums[some] / np.sqrt(squares)))
+            lengths += float(weights @ np.log(squares)) / 2
+        count += len(squares)
+    told = (directions, lengths, _ROUNDING * math.sqrt(count))
+    return told if all(map(math.isfinite, told)) else None
 
 
 def are_alike(one: Trace, other: Trace) -> bool:
     """Return whether two traces may be of the same numbers, as they may if one tells nothing."""
     if one is None or other is None:
         return True
-    (total, rounding), (its_total, its_rounding) = one, other
-    return abs(total - its_total) <= max(rounding, its_rounding)
+    room = max(one[2], other[2])
+    return all(abs(a - b) <= room for a, b in zip(one[:2], other[:2], strict=True))
 
 
-def _pieces(column: Tensor) -> Iterator[NDArray[np.float64]]:
-    """Yield a column's numbers, some rows at a time."""
+def _added(sums: NDArray[np.float64], more: NDArray[np.float64]) -> NDArray[np.float64]:
+    return sums + more if len(sums) else more
+
+
+def _pieces(column: Tensor) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """Yield a column's numbers, some rows at a time, four or a multiple, and which is the first."""
     real = torch.view_as_real(column) if column.is_complex() else column
     flat = real.detach().flatten(1) if real.dim() > 1 else real.detach()[:, None]
-    together = max(1, _TOGETHER // max(1, flat.shape[1]))
+    together = 4 * max(1, _TOGETHER // max(1, flat.shape[1]) // 4)
     for first in range(0, len(flat), together):
-        yield flat[first : first + together].cpu().double().numpy()
+        yield first, flat[first : first + together].cpu().double().numpy()
 
 
-def _drawn(purpose: str, number: int) -> np.random.Philox:
-    return np.random.Philox(key=StreamKey(0, "", purpose, 0, number).words()[0])
-
-
-def _weights(generator: np.random.Philox, count: int) -> NDArray[np.float64]:
-    """Return numbers from 1 to 2, with either sign."""
-    words = generator.random_raw(count)
-    return np.where(words & 1, 1.0, -1.0) * (1 + (words >> 12) / 2.0**52)
+def _weights(of: str, number: int, first: int, count: int) -> NDArray[np.float64]:
+    """Return numbers from 1 to 2, with either sign; ``first`` is a multiple of four."""
+    words = uniform_words(StreamKey(0, "", f"trace of each {of}", 0, number), count, first // 4)
+    return np.where(words & np.uint64(1), 1.0, -1.0) * (1 + (words >> np.uint64(12)) / 2.0**52)

@@ -272,6 +272,7 @@ class Player:
         self._complete_account()
         if finished and self.task.keeper is not None:
             self._keep(self.task.keeper, self.role.round, [])
+        self._tell_many_entries()
         self.transport.tell(
             control.Played(
                 finished,
@@ -407,8 +408,7 @@ class Player:
             self.discarded += [(message.sender, message.sequence) for message in late]
 
     def _boundary(self, round: int) -> None:
-        if max(len(self.ledger), len(self.decisions)) > _TOLD:
-            self._tell_entries()
+        self._tell_many_entries()
         self.transport.tell(control.Reached(round, self.sent, self.outbox.sent_bytes))
         while round >= self.gate:
             self._wait(
@@ -429,6 +429,7 @@ class Player:
             self._keep(self.task.keeper, round, self._mail())
         elif self.task.saves:
             state, mail, account = saved_state(self.role), self._mail(), self.account.packed()
+        self._tell_many_entries()
         entries, discards = self._new_entries(), self._new_discards()
         self.transport.tell(
             control.Saved(state, account, mail, entries, discards, time.process_time())
@@ -448,8 +449,14 @@ class Player:
     def _tell_entries(self) -> None:
         """Tell what was sent and decided, and is not told yet."""
         entries, decisions = self._new_entries(), self._new_decisions()
-        if entries or decisions:
-            self.transport.tell(control.Recorded(entries, decisions))
+        for first in range(0, max(len(entries), len(decisions)), _TOLD):
+            some = slice(first, first + _TOLD)
+            self.transport.tell(control.Recorded(entries[some], decisions[some]))
+
+    def _tell_many_entries(self) -> None:
+        """Tell it where there is more of it than goes into another word."""
+        if max(len(self.ledger), len(self.decisions)) > _TOLD:
+            self._tell_entries()
 
     def _complete_account(self) -> None:
         self.account.sequence = self.outbox.sequence

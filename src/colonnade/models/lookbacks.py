@@ -8,9 +8,9 @@ watched, as a copy is tried, which tensors and modules it is that torch computes
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -107,7 +107,7 @@ def _watched(whose: str, parts: _Parts, remedy: str) -> Iterator[Callable[[Tenso
     modules = [part for _, part in parts if isinstance(part, nn.Module)]
     handles = [part.register_forward_pre_hook(watch.see_module) for part in modules]
     try:
-        with drawing(), _uncompiled(), watch:
+        with drawing(), _uncompiled(), watch, _here(watch):
             yield watch.see_output
     finally:
         for handle in handles:
@@ -118,6 +118,19 @@ def _watched(whose: str, parts: _Parts, remedy: str) -> Iterator[Callable[[Tenso
                 f"{whose} looks at {part} that is handed in, of which each run trains a copy: "
                 f"{remedy}"
             )
+
+
+_watching: ContextVar[tuple[_Watch, ...]] = ContextVar("watching", default=())  # of a thread
+
+
+@contextmanager
+def _here(watch: _Watch) -> Iterator[None]:
+    """Let it be known that this thread is watched."""
+    token = _watching.set((*_watching.get(), watch))
+    try:
+        yield
+    finally:
+        _watching.reset(token)
 
 
 def _uncompiled() -> AbstractContextManager[object]:
@@ -133,7 +146,7 @@ class _Watch(TorchFunctionMode):
 
     def __init__(self, parts: Mapping[int, str]) -> None:
         super().__init__()
-        self._parts, self._thread = parts, threading.get_ident()
+        self._parts = parts
         self.found: str | None = None
 
     def __torch_function__(
@@ -150,7 +163,7 @@ class _Watch(TorchFunctionMode):
 
     def see_module(self, module: nn.Module, given: Any) -> None:
         """See that a module computes, but not for another thread, which may use the model."""
-        if threading.get_ident() == self._thread:
+        if self in _watching.get():
             self._see([module])
 
     def see_output(self, output: Tensor) -> None:
