@@ -27,6 +27,9 @@ def swapped(data, one, another):
 def test_numbers_that_were_rounded_otherwise_have_the_same_trace():
     wide = TABLE * 10.0 ** torch.arange(-3, 4)
     noise = torch.randn(TABLE.shape, generator=GENERATOR, dtype=torch.float64)
+    centred = torch.cat([TABLE, 1e-16 * torch.ones(3000, 1, dtype=torch.float64)], 1)
+    none = torch.cat([TABLE, torch.zeros(3000, 1, dtype=torch.float64)], 1)
+    assert are_alike(trace_of(centred), trace_of(none))
     for data in (TABLE, wide, {"numbers": TABLE, "codes": LABELS}):
         columns = data if isinstance(data, dict) else {"": data}
         single = {name: each.float() if each.dim() > 1 else each for name, each in columns.items()}

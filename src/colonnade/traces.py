@@ -18,6 +18,7 @@ from colonnade.streams import StreamKey
 __all__ = ["Trace", "Traces", "are_alike", "trace_of"]
 
 _ROUNDING = 1e-6  # of a column that was computed on another computer; a float32 has 6e-8
+_NOTHING = 1e-24  # of the longest column's square: a constant one, less its mean, may leave so much
 _TOGETHER = 2**20  # numbers that are looked at together
 
 Trace: TypeAlias = tuple[float, float, float] | None
@@ -63,14 +64,14 @@ def trace_of(data: Features) -> Trace:
             with np.errstate(over="ignore", invalid="ignore"):
                 sums = _added(sums, weights @ numbers)
                 squares = _added(squares, np.square(numbers).sum(0))
-        some = squares > 0
+        if not np.isfinite(squares).all():
+            return None
+        some = squares > _NOTHING * squares.max(initial=0.0)
         weights, squares = _weights("column", number, 0, len(squares))[some], squares[some]
-        with np.errstate(over="ignore", invalid="ignore"):
-            directions += float(weights @ (sums[some] / np.sqrt(squares)))
-            lengths += float(weights @ np.log(squares)) / 2
+        directions += float(weights @ (sums[some] / np.sqrt(squares)))
+        lengths += float(weights @ np.log(squares)) / 2
         count += len(squares)
-    told = (directions, lengths, _ROUNDING * math.sqrt(count))
-    return told if all(map(math.isfinite, told)) else None
+    return directions, lengths, _ROUNDING * math.sqrt(count)
 
 
 def are_alike(one: Trace, other: Trace) -> bool:
