@@ -568,6 +568,9 @@ LARGE = {
     "decided": meeting.Came(decided=("bank", MARK)),
     "recorded": control.Recorded(MARK),
     "an account": control.Played(True, 0, b"", MARK, [], [], {}, None),
+    "peers": control.Waiting(MARK),
+    "discarded": control.Left({}, MARK, 0.0),
+    "sent": control.Reached(0, MARK, 0),
     "notes": control.Played(True, 0, b"", Account().packed(), [], [], {}, (1, MARK)),
 }
 
@@ -575,7 +578,7 @@ LARGE = {
 @pytest.mark.parametrize("what", LARGE)
 def test_no_word_takes_many_times_its_bytes_before_it_is_refused(what):
     """An empty list is a byte of a word, and 72 in memory: 32 MB took 2.3 GB."""
-    many = 2**20 + 2**10
+    many = 2**22 + 2**10
     lists = b"\xdd" + many.to_bytes(4, "big") + b"\x90" * many
     word = meeting.encode(LARGE[what]).replace(msgspec.msgpack.encode(MARK), lists)
     assert len(word) > many

@@ -29,7 +29,7 @@ from colonnade.telling import first_line, plain, short
 
 __all__ = ["Host"]
 
-_LONGEST = 2**24  # bytes of what a site tells
+_LONGEST = 2**26  # bytes of what a site tells
 _MOST_TOLD = 4096  # characters of why a site failed
 _LOOK = 0.2  # seconds after which the host looks around, heard anything or not
 _LAST_WORDS = 15.0  # seconds in which these come of a site that has ended

@@ -45,6 +45,8 @@ _Clock = Annotated[int, msgspec.Meta(ge=-(2**61), le=2**61)]  # what is added to
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=2.0**33)]
 Received = Annotated[dict[str, Tally], _MANY]  # by who sent it
+_Counts = Annotated[dict[str, _Count], _MANY]
+_Discarded = Annotated[list[tuple[str, _Count]], msgspec.Meta(max_length=2**22)]
 
 
 class Begin(msgspec.Struct, tag=True):
@@ -66,7 +68,7 @@ class Gate(msgspec.Struct, tag=True):
 class Save(msgspec.Struct, tag=True):
     """All roles are at the gate: wait for these numbers of messages by sender, then save."""
 
-    received: dict[str, int]
+    received: _Counts
 
 
 class Stop(msgspec.Struct, tag=True):
@@ -76,7 +78,7 @@ class Stop(msgspec.Struct, tag=True):
     arrives all the same.
     """
 
-    received: dict[str, int] = {}  # msgspec copies defaults
+    received: _Counts = {}  # msgspec copies defaults
 
 
 class Abort(msgspec.Struct, tag=True):
@@ -103,10 +105,10 @@ class Standing(msgspec.Struct, tag=True):
 
     number: int
     waits: Annotated[str, msgspec.Meta(max_length=2**16)] | None
-    sent: dict[str, int]
-    received: dict[str, int]
-    lost: list[str]
-    came: dict[str, int] = {}  # msgspec copies defaults
+    sent: _Counts
+    received: _Counts
+    lost: Annotated[list[str], _MANY]
+    came: _Counts = {}  # msgspec copies defaults
 
 
 class Reached(msgspec.Struct, tag=True):
@@ -116,7 +118,7 @@ class Reached(msgspec.Struct, tag=True):
     """
 
     round: _Count
-    sent: dict[str, _Count]
+    sent: _Counts
     sent_bytes: _Count
 
 
@@ -134,7 +136,7 @@ class Recorded(msgspec.Struct, tag=True):
 class Reported(msgspec.Struct, tag=True):
     """The role reported something for the history."""
 
-    values: dict[str, float | int | str]
+    values: Annotated[dict[str, float | int | str], _MANY]
 
 
 class Cast(msgspec.Struct, tag=True):
@@ -149,7 +151,7 @@ class Waiting(msgspec.Struct, tag=True):
     ``peers`` are the roles with which it exchanges messages.
     """
 
-    peers: list[str]
+    peers: Annotated[list[str], _MANY]
 
 
 class Saved(msgspec.Struct, tag=True):
@@ -160,9 +162,9 @@ class Saved(msgspec.Struct, tag=True):
 
     state: bytes
     account: msgspec.Raw
-    mail: list[tuple[Message, int]]
+    mail: Annotated[list[tuple[Message, int]], msgspec.Meta(max_length=2**20)]
     entries: Entries
-    discarded: list[tuple[str, _Count]]
+    discarded: _Discarded
     cpu_seconds: _Seconds
 
 
@@ -179,7 +181,7 @@ class Played(msgspec.Struct, tag=True):
     account: msgspec.Raw
     entries: Entries
     decisions: Decisions
-    sent: dict[str, _Count]
+    sent: _Counts
     notes: tuple[int, bytes] | None
 
 
@@ -189,8 +191,8 @@ class Left(msgspec.Struct, tag=True):
     ``received`` is how much came of each role in the whole run, see ``Account``.
     """
 
-    transport_bytes: dict[str, int]
-    discarded: list[tuple[str, _Count]]
+    transport_bytes: _Counts
+    discarded: _Discarded
     cpu_seconds: _Seconds
     received: Received | None = None
 

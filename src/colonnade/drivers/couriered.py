@@ -27,7 +27,7 @@ __all__ = ["GATEKEEPER", "CourierTransport"]
 
 GATEKEEPER = ""
 _HEADROOM = 256  # bytes of a frame besides its body, at most
-_LONGEST = 2**24  # bytes of what a gatekeeper tells
+_LONGEST = 2**26  # bytes of what a gatekeeper tells
 _MOST_WAITING = 4096  # messages of peers that have heard of the beginning before
 _MOST_EARLY = 2**28  # bytes of these
 _LINGER = 5.0  # seconds in which the last words may be acknowledged
