@@ -557,7 +557,6 @@ def test_a_server_that_tells_without_end_is_refused_before_memory_is_full(tmp_pa
 
 
 MARK = "what is not there yet"
-ENTRY = Entry("bank", MARK, "embedding", Purpose.TRAINING, 0, 0, 8, 20, None)
 LARGE = {
     "learned": meeting.Everybody(
         {}, {}, meeting.Top(1, meeting.Labels(("int64", (), 0, 1), 2, {"counts": MARK}))

@@ -73,7 +73,7 @@ def test_a_column_in_another_unit_has_another():
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 2**15 + 3])
-def test_it_is_the_same_in_pieces_as_by_its_equation(monkeypatch, rows):
+def test_it_is_the_same_in_pieces(monkeypatch, rows):
     data = torch.randn(rows, 50, generator=GENERATOR, dtype=torch.float64)
     whole = trace_of(data)
     monkeypatch.setattr("colonnade.traces._TOGETHER", 999)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from colonnade.assembly import VerticalData
+from colonnade.models import Features
 from colonnade.prediction import Predictor
-from colonnade.traces import Trace, are_alike, trace_of
+from colonnade.traces import are_alike, trace_of
 
 __all__ = ["changes_since"]
 
@@ -45,20 +46,22 @@ def changes_since(
     classes = [str(each) for each in data.classes] if isinstance(data.classes, tuple) else []
     if classes and classes != [str(each) for each in summary.get("classes") or classes]:
         changes.append("there are other classes")
-    elif not are_alike(_trace(predictor, predictor.label_holder, "labels"), trace_of(data.labels)):
+    elif _are_others(predictor, predictor.label_holder, "labels", data.labels):
         changes.append("the labels are others, or of other rows")
     for name, features in data.features.items():
         owner = predictor.label_holder if name == holds else name
         was, made = predictor.transformers.get(owner), data.transformers.get(name)
         if was is not None and made is not None and (how := _changed(was.state(), made.state())):
             changes.append(f"the columns of {name!r} {how}")
-        elif not are_alike(_trace(predictor, owner, "features"), trace_of(features)):
+        elif _are_others(predictor, owner, "features", features):
             changes.append(f"the rows of {name!r} hold other values, or are in another order")
     return changes
 
 
-def _trace(predictor: Predictor, owner: str, what: str) -> Trace:
-    return predictor.traces.get(owner, {}).get(what)
+def _are_others(predictor: Predictor, owner: str, what: str, data: Features) -> bool:
+    """Whether what an organisation has is seen not to be what it had; where nothing is said, no."""
+    before = predictor.traces.get(owner, {}).get(what)
+    return before is not None and not are_alike(before, trace_of(data))
 
 
 def _changed(one: Any, other: Any) -> str:

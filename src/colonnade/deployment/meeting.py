@@ -42,7 +42,6 @@ _Parameters = Annotated[int, msgspec.Meta(ge=0, le=2**28)]  # where they travel,
 _Width = Annotated[int, msgspec.Meta(ge=1, le=2**20)]  # models are made of it
 _Which = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{32})?\Z")]  # a training, or none
 _Text = Annotated[str, msgspec.Meta(max_length=1024)]
-_MANY = msgspec.Meta(max_length=2**16)  # it is seen before memory is taken for so many
 _Numbers = Annotated[list[int | float], msgspec.Meta(max_length=2**20)]  # one for each class
 _Learned = bool | int | float | _Text | _Numbers | None
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=2.0**30)]  # as nanoseconds in a number, with room
@@ -73,8 +72,8 @@ class Everybody(msgspec.Struct, tag=True):
     It is asked for that first: then that is None.
     """
 
-    widths: Annotated[dict[str, _Width], _MANY]
-    terms: Annotated[dict[str, _Width], _MANY]
+    widths: Annotated[dict[str, _Width], control.MANY]
+    terms: Annotated[dict[str, _Width], control.MANY]
     top: Top | None
 
     def widths_of(self, names: Sequence[str]) -> dict[str, int]:
@@ -115,7 +114,7 @@ class Held(msgspec.Struct, tag=True):
     """
 
     agreed: _Text
-    rounds: Annotated[list[_Count], _MANY]
+    rounds: Annotated[list[_Count], control.MANY]
     seconds: _Seconds
     every: _Count
     has_begun: bool
@@ -148,7 +147,7 @@ class Came(msgspec.Struct, tag=True):
     """
 
     entries: control.Entries = []  # msgspec copies defaults
-    discarded: Annotated[list[tuple[str, str, int]], _MANY] = []
+    discarded: Annotated[list[tuple[str, str, int]], control.MANY] = []
     decided: tuple[str, control.Decisions] | None = None
 
 
@@ -158,8 +157,8 @@ class End(msgspec.Struct, tag=True):
     ``received`` is what each says has come from the others.
     """
 
-    parts: Annotated[dict[str, tuple[bool, _Count, msgspec.Raw]], _MANY]
-    received: Annotated[dict[str, control.Received | None], _MANY]
+    parts: Annotated[dict[str, tuple[bool, _Count, msgspec.Raw]], control.MANY]
+    received: Annotated[dict[str, control.Received | None], control.MANY]
     seconds_wall: _Sum
     seconds_cpu: _Sum
 

@@ -15,6 +15,7 @@ from colonnade.tallies import Tally
 from colonnade.wire import Message
 
 __all__ = [
+    "MANY",
     "Abort",
     "Ask",
     "Begin",
@@ -38,14 +39,14 @@ __all__ = [
     "from_player",
 ]
 
-_MANY = msgspec.Meta(max_length=2**16)  # it is seen before memory is taken for so many
-Entries = Annotated[list[Entry], _MANY]
-Decisions = Annotated[list[Decision], _MANY]
+MANY = msgspec.Meta(max_length=2**16)  # it is seen before memory is taken for so many
+Entries = Annotated[list[Entry], MANY]
+Decisions = Annotated[list[Decision], MANY]
 _Clock = Annotated[int, msgspec.Meta(ge=-(2**61), le=2**61)]  # what is added to it is in 64 bits
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=2.0**33)]
-Received = Annotated[dict[str, Tally], _MANY]  # by who sent it
-_Counts = Annotated[dict[str, _Count], _MANY]
+Received = Annotated[dict[str, Tally], MANY]  # by who sent it
+_Counts = Annotated[dict[str, _Count], MANY]
 _Discarded = Annotated[list[tuple[str, _Count]], msgspec.Meta(max_length=2**22)]
 
 
@@ -107,7 +108,7 @@ class Standing(msgspec.Struct, tag=True):
     waits: Annotated[str, msgspec.Meta(max_length=2**16)] | None
     sent: _Counts
     received: _Counts
-    lost: Annotated[list[str], _MANY]
+    lost: Annotated[list[str], MANY]
     came: _Counts = {}  # msgspec copies defaults
 
 
@@ -136,7 +137,7 @@ class Recorded(msgspec.Struct, tag=True):
 class Reported(msgspec.Struct, tag=True):
     """The role reported something for the history."""
 
-    values: Annotated[dict[str, float | int | str], _MANY]
+    values: Annotated[dict[str, float | int | str], MANY]
 
 
 class Cast(msgspec.Struct, tag=True):
@@ -151,7 +152,7 @@ class Waiting(msgspec.Struct, tag=True):
     ``peers`` are the roles with which it exchanges messages.
     """
 
-    peers: Annotated[list[str], _MANY]
+    peers: Annotated[list[str], MANY]
 
 
 class Saved(msgspec.Struct, tag=True):

@@ -184,7 +184,7 @@ def made(what: str, owner: str, factory: Callable[[Any], Any], of: Any) -> Any:
     if lacking := [each for each in _NEEDED[what] if not callable(getattr(result, each, None))]:
         raise ConfigurationError(
             f"the {what} {type(result).__name__} of {owner!r} has no {' and no '.join(lacking)}, "
-            f"without which no run can be kept and gone on with: give it all that torch's have"
+            "without which no run can be kept and gone on with: give it all that torch's have"
         )
     if what == "optimiser" and not hasattr(result, "param_groups"):
         raise useless(
