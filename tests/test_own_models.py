@@ -406,13 +406,22 @@ def of_another(_):
     return torch.optim.lr_scheduler.StepLR(torch.optim.SGD(MINE.parameters()), step_size=1)
 
 
-class Bare:
-    """What takes steps, and says of nothing."""
+class Groupless:
+    """What takes steps and can be kept, and says of no parameters."""
 
     def __init__(self, _):
         pass
 
     def step(self):
+        pass
+
+    def zero_grad(self, set_to_none=True):
+        pass
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
         pass
 
 
@@ -451,8 +460,8 @@ LEARNING = {
         "^the optimiser Adam of 'bank' has .*none of the parameters .*: use what is handed over",
     ),
     "no parameters": (
-        {"optimiser": Bare},
-        "^the optimiser Bare of 'bank' has .*none of the parameters .*: use what is handed over",
+        {"optimiser": Groupless},
+        "^the optimiser Groupless of 'bank' has .*none of the parameters .*: use what is",
     ),
     "another's scheduler": (
         {"scheduler": of_another},
@@ -2238,7 +2247,9 @@ class Halving:
             group["lr"] *= 0.5
 
 
-class Bare:
+class Unkept:
+    """An optimiser that trains, and says nothing of its state."""
+
     def __init__(self, parameters):
         self.param_groups = [{"params": [*parameters], "lr": 0.1}]
 
@@ -2253,7 +2264,7 @@ class Bare:
     ("given", "said"),
     [
         ({"scheduler": Halving}, "the scheduler Halving of 'bank' has no state_dict and no load"),
-        ({"optimiser": Bare}, "the optimiser Bare of 'bank' has no state_dict and no load_state"),
+        ({"optimiser": Unkept}, "the optimiser Unkept of 'bank' has no state_dict and no load"),
     ],
 )
 def test_what_trains_and_cannot_be_kept_is_refused_in_words(given, said):
