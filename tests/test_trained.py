@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import html
+import itertools
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -29,7 +31,7 @@ from colonnade.organisations import LabelHolder, Party
 from colonnade.predictions_counted import UNKNOWN, PredictionCount
 from colonnade.privacy import BinomialSum, Spending
 from colonnade.reports import judged, write_page
-from colonnade.tables import read_table
+from colonnade.tables import HashSplit, read_table
 from colonnade.training import Training
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -561,6 +563,36 @@ def test_rows_of_a_run_whose_tables_have_changed_are_not_predicted(changed, said
         assert again.predict_tables(without={"shop": "mean"}).lost is None
     expected = f"is not measured: the data have changed .*{said}"
     assert any(re.search(expected, str(each.message)) for each in told)
+
+
+def people_called(prefix, n=60):
+    return [f"{prefix}{i:03}" for i in range(n)]
+
+
+def test_people_of_other_ids_are_not_predicted_as_if_divided_as_before():
+    """Counts were compared alone; medians and means would tell, and categories have none."""
+    draw, n = np.random.default_rng(0), 60
+    columns = {name: draw.choice(list("abc"), n) for name in ("bank", "shop", "bought")}
+
+    def written(prefix):
+        for name, column in columns.items():
+            table = {"id": people_called(prefix), f"{name} column": column}
+            pl.DataFrame(table).write_csv(f"{name}.csv")
+
+    def divided(prefix):
+        return [list(rows) for rows in HashSplit().rows(pl.Series(people_called(prefix)))]
+
+    before = divided("P")
+    others = (f"Q{i}-" for i in itertools.count())
+    other = next(q for q in others if [*map(len, divided(q))] == [*map(len, before)])
+    assert divided(other) != before
+    written("P")
+    parties = {name: {"source": f"{name}.csv"} for name in ("bank", "shop")}
+    labels = {"source": "bought.csv", "column": "bought column"}
+    trained({"data": {"id": "id", "parties": parties, "labels": labels}})
+    written(other)
+    with pytest.raises(DataError, match=r"on them: other rows are for training, .*of other ids"):
+        load_trained("run").predict_rows("test")
 
 
 def test_streamed_rows_in_another_order_are_not_predicted():

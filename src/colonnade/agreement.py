@@ -50,6 +50,7 @@ __all__ = [
     "PartyRole",
     "PartySeat",
     "Shared",
+    "digest_of_rows",
     "handed_back",
     "learners_of",
 ]
@@ -84,6 +85,19 @@ def learners_of(role: PartyRole | HolderRole) -> dict[str, Learner]:
 def handed_back(role: PartyRole | HolderRole) -> dict[str, nn.Module]:
     """Return the modules of the models that a role has trained, without hooks of its optimisers."""
     return {part: unhooked(learner.module) for part, learner in learners_of(role).items()}
+
+
+def digest_of_rows(train: Rows, validation: Rows, test: Rows) -> str:
+    """Return a digest of which rows are trained, validated and tested on.
+
+    >>> one, other = np.arange(3), np.arange(3, 5)
+    >>> digest_of_rows(one, other, other[:0]) == digest_of_rows(one, other[:0], other)
+    False
+    """
+    hashed = hashlib.blake2b(digest_size=16)
+    for rows in (train, validation, test):
+        hashed.update(f"{len(rows)}".encode() + np.ascontiguousarray(rows, np.int64).tobytes())
+    return hashed.hexdigest()
 
 
 class Composition(Protocol):
@@ -456,10 +470,7 @@ class Agreement:
     @cached_property
     def digest_of_rows(self) -> str:
         """Which rows are trained, validated and tested on."""
-        hashed = hashlib.blake2b(digest_size=16)
-        for rows in self.row_sets:
-            hashed.update(f"{len(rows)}".encode() + np.ascontiguousarray(rows, np.int64).tobytes())
-        return hashed.hexdigest()
+        return digest_of_rows(*self.row_sets)
 
     def cast(self, seat: PartySeat | HolderSeat) -> PartyRole | HolderRole:
         """Return the role of whoever is in ``seat``.
@@ -504,7 +515,7 @@ class Agreement:
         return of_rows.get("delta"), of_labels.get("delta")
 
     @property
-    def row_sets(self) -> tuple[Rows, ...]:
+    def row_sets(self) -> tuple[Rows, Rows, Rows]:
         """The rows to train, to validate and to test on."""
         return self.train_rows, self.validation_rows, self.test_rows
 

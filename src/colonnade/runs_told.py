@@ -184,6 +184,7 @@ def run_told(
             "rows_train": len(agreement.train_rows),
             "rows_validation": len(agreement.validation_rows),
             "rows_test": len(agreement.test_rows),
+            "rows_digest": agreement.digest_of_rows,
             "people": None if circumstances.people is None else dict(circumstances.people),
             "classes": None if circumstances.classes is None else list(circumstances.classes),
             "epochs": training.epochs,

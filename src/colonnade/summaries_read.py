@@ -106,6 +106,7 @@ class _Summary(msgspec.Struct):
     privacy_loss_of_labels: _Loss | None = None
     network: dict[str, str] | None = None
     versions: dict[str, str] = {}
+    rows_digest: str | None = None
 
 
 def check_summary(summary: Mapping[str, Any]) -> None:

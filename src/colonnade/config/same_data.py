@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from colonnade.agreement import digest_of_rows
 from colonnade.assembly import VerticalData
 from colonnade.models import Features
 from colonnade.prediction import Predictor
@@ -39,10 +40,16 @@ def changes_since(
         Which part of the data is the label holder's own, if any is.
     """
     changes = []
+    divided = {part: getattr(data, part) for part in _PARTS}
     for part, called in _PARTS.items():
-        before, now = summary.get(f"rows_{part}"), len(getattr(data, part))
+        before, now = summary.get(f"rows_{part}"), len(divided[part])
         if before is not None and before != now:
             changes.append(f"{before:,} {called} rows became {now:,}")
+    digest = digest_of_rows(*divided.values())
+    if not changes and summary.get("rows_digest", digest) != digest:
+        changes.append(
+            "other rows are for training, validation and test, as of people of other ids"
+        )
     classes = [str(each) for each in data.classes] if isinstance(data.classes, tuple) else []
     if classes and classes != [str(each) for each in summary.get("classes") or classes]:
         changes.append("there are other classes")
