@@ -203,7 +203,7 @@ def test_a_folder_that_vanishes(tmp_path, driver, instead, round):
         if instead is not None:
             out.write_text(instead)
 
-    with pytest.raises(Unwritten, match=f"Nothing of the run is left in {out}: begin it anew"):
+    with pytest.raises(Unwritten, match=f"Nothing of the run is left in {out}: go on where it was"):
         federation().train(
             driver=DRIVERS[driver](),
             training=TRAINING,

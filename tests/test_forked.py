@@ -86,6 +86,39 @@ def test_a_fork_of_who_has_computed_is_told_and_no_other(tmp_path, when):
         assert trained == height == loaded
 
 
+WITHOUT_DESCRIPTORS = """
+import os, resource
+from colonnade.errors import ConfigurationError
+from colonnade.forked import check_not_forked
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+held = []
+try:
+    while True:
+        held.append(os.dup(1))
+except OSError:
+    pass
+if child := os.fork():
+    os.waitpid(child, 0)
+else:
+    for descriptor in held:
+        os.close(descriptor)
+    try:
+        check_not_forked()
+    except ConfigurationError as error:
+        print(error, flush=True)
+    os._exit(0)
+"""
+
+
+def test_what_cannot_be_seen_as_a_process_is_forked_is_taken_for_the_worst():
+    """The guard was off, and said so by a traceback."""
+    command = [sys.executable, "-c", WITHOUT_DESCRIPTORS]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert ended.stdout.startswith("this process was forked from one that had computed with polars")
+    assert not ended.stderr
+
+
 DOORS = """
 import multiprocessing, warnings
 import numpy as np, pandas as pd, polars as pl, torch

@@ -590,6 +590,15 @@ def test_no_word_takes_many_times_its_bytes_before_it_is_refused(what):
         tracemalloc.stop()
 
 
+def test_an_account_with_what_is_too_deep_is_refused_as_no_account():
+    fields = msgspec.msgpack.decode(bytes(Account().packed()))
+    deep = b"\x91" * 3000 + b"\0"
+    told = b"\xde" + (len(fields) + 1).to_bytes(2, "big") + b"\xa1z" + deep
+    told += b"".join(msgspec.msgpack.encode(each) for pair in fields.items() for each in pair)
+    with pytest.raises(ValueError, match="recursion"):
+        Account.told(msgspec.Raw(told))
+
+
 def read_wholly(word, is_the_servers):
     try:
         told = meeting.from_server(word) if is_the_servers else meeting.from_site(word, "bank")

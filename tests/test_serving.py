@@ -166,6 +166,14 @@ def test_a_body_that_is_not_said_to_be_json_is_told_so():
     assert "say Content-Type: application/json" in reply.text
 
 
+@pytest.mark.parametrize("body", [b"{", b'{"ids": ["person-1"]}x'])
+def test_a_body_that_is_no_json_is_told_so(body):
+    asking = TestClient(service(Told(), TOKEN), headers={"Authorization": f"Bearer {TOKEN}"})
+    reply = asking.post("/predict", content=body, headers={"content-type": "application/json"})
+    assert reply.status_code == 422
+    assert reply.json()["error"].startswith("the body is no JSON: ")
+
+
 def test_nothing_is_read_of_who_does_not_show_the_token():
     told = []
 

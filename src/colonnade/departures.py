@@ -22,7 +22,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -69,6 +69,7 @@ class _Line(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Line).decode
+_UNCHAINED = "its lines are not those that were written, one behind another"
 _NO_LINE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -121,12 +122,14 @@ class Departures:
         self._path = _place(folder, name)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            lines, _ = _read(self._path, name)
+            size = 0
+            for line, _ in _lines(self._path, name):
+                size += len(line)
+                self._before = line
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NO_LINK
             self._file = os.open(self._path, flags, 0o666)
             self._reader = os.open(self._path, os.O_RDONLY | _NO_LINK)
-            os.truncate(self._file, sum(map(len, lines)))
-            self._before = b"".join(lines[-1:])
+            os.truncate(self._file, size)
         except OSError as error:
             self.close()
             raise self._failed(error) from None
@@ -226,23 +229,27 @@ def lost_since(
         If the file is damaged.
     """
     path = _place(folder, name)
+    journal: tuple[int, int] | None = None
+    size, marked, later = 0, b"", []
     try:
-        lines, rows = _read(path, name)
+        for line, row in _lines(path, name):
+            if size < mark.size:
+                size, marked = size + len(line), line
+            else:
+                later.append(row)
+            if row.journal is not None:
+                journal = row.journal if journal is None else max(journal, row.journal)
+        is_all = size == mark.size and mark.digest in ("", _last(marked))
+        lost = later if is_all else [row for _, row in _lines(path, name)]
     except OSError as error:
         raise CheckpointError(
             f"{path}, where the run noted what it sent, cannot be read: {error.strerror}; move it "
             "away to go on without an account of what was lost"
         ) from None
-    known, size = 0, 0
-    while known < len(lines) and size < mark.size:
-        size += len(lines[known])
-        known += 1
-    is_all = size == mark.size and mark.digest in ("", _last(b"".join(lines[known - 1 : known])))
-    entries = [row.entry()._replace(lost=True) for row in rows[known if is_all else 0 :]]
+    entries = [row.entry()._replace(lost=True) for row in lost]
     for entry in entries:
         if entry.receiver not in receivers:
             raise _damaged(path, f"nobody is called {entry.receiver!r}")
-    journal = max((row.journal for row in rows if row.journal is not None), default=None)
     return Found([entry for entry in entries if entry.sequence >= sequence], is_all, journal)
 
 
@@ -254,52 +261,64 @@ def departed(folder: Path, name: str) -> list[Entry]:
     CheckpointError
         If the file is damaged.
     """
-    _, rows = _read(_place(folder, name), name)
-    return [row.entry() for row in rows]
+    return [row.entry() for _, row in _lines(_place(folder, name), name)]
 
 
 def _place(folder: Path, name: str) -> Path:
     return folder / file_name(name, "jsonl")
 
 
-def _read(path: Path, name: str) -> tuple[list[bytes], list[_Line]]:
-    """Return the lines that end, and what they say; none where there is no file.
+def _lines(path: Path, name: str) -> Iterator[tuple[bytes, _Line]]:
+    """Yield each line that ends, and what it says; none where there is no file.
 
     Raises
     ------
     CheckpointError
-        If not all of it is of messages from ``name``.
+        If not all of it is of messages from ``name``, as they were written one behind another.
     """
+    before, is_chained = b"", False
     try:
-        with os.fdopen(open_ordinary(path, _NO_LINK), "rb") as file:
-            lines = []
-            while line := file.readline(_LONGEST):
-                if len(line) == _LONGEST:
-                    raise _damaged(path, "it has a line that no message has")
-                lines.append(line)
+        file = os.fdopen(open_ordinary(path, _NO_LINK), "rb")
     except FileNotFoundError:
-        return [], []
-    except MemoryError:
-        raise _damaged(path, "it is longer than there is memory") from None
+        return
     except ValueError as error:
         raise _damaged(path, str(error)) from None
-    start = _encode([name])[:-1] + b","
-    if lines and not lines[-1].strip(b"\0"):
-        lines.pop()  # the disk had made room for a line, and no more
-    torn = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
-    if not (torn.startswith(start) or start.startswith(torn)) or _is_line(torn[:-1]):
-        raise _damaged(path, "it ends in what is no message")
+    with file:
+        while line := file.readline(_LONGEST):
+            if len(line) == _LONGEST:
+                raise _damaged(path, "it has a line that no message has")
+            if not line.endswith(b"\n"):
+                return _check_torn(path, name, line)
+            row = _said(path, name, line)
+            is_chained |= row.digest is not None
+            if is_chained and line != _chained(before, _unchained(line)):
+                raise _damaged(path, _UNCHAINED)
+            yield line, row
+            before = line
+
+
+def _said(path: Path, name: str, line: bytes) -> _Line:
+    """Return what a line says of a message from ``name``."""
     try:
-        rows = [_decode(line) for line in lines]
+        row = _decode(line)
     except _NO_LINE as error:
         raise _damaged(path, str(error)) from None
-    for row in rows:
-        if row.sender != name:
-            raise _damaged(path, f"it has a message from {row.sender!r}, not {name!r}")
-        if row.framed_bytes <= row.body_bytes:
-            raise _damaged(path, f"{row.body_bytes} bytes were framed in {row.framed_bytes}")
-    _check_chained(path, lines, rows)
-    return lines, rows
+    if row.sender != name:
+        raise _damaged(path, f"it has a message from {row.sender!r}, not {name!r}")
+    if row.framed_bytes <= row.body_bytes:
+        raise _damaged(path, f"{row.body_bytes} bytes were framed in {row.framed_bytes}")
+    return row
+
+
+def _check_torn(path: Path, name: str, line: bytes) -> None:
+    """Raise ``CheckpointError`` unless the last line, which does not end, was begun so.
+
+    Of zeros alone, the disk had made room for a line, and no more.
+    """
+    start = _encode([name])[:-1] + b","
+    is_begun = line.startswith(start) or start.startswith(line) or not line.strip(b"\0")
+    if not is_begun or _is_line(line[:-1]):
+        raise _damaged(path, "it ends in what is no message")
 
 
 def _is_line(data: bytes) -> bool:
@@ -308,16 +327,6 @@ def _is_line(data: bytes) -> bool:
     except _NO_LINE:
         return False
     return True
-
-
-def _check_chained(path: Path, lines: list[bytes], rows: list[_Line]) -> None:
-    """Raise ``CheckpointError`` if a line has another digest, or none behind one that has."""
-    before, is_chained = b"", False
-    for line, row in zip(lines, rows, strict=True):
-        is_chained |= row.digest is not None
-        if is_chained and line != _chained(before, _unchained(line)):
-            raise _damaged(path, "its lines are not those that were written, one behind another")
-        before = line
 
 
 def _damaged(path: Path, what: str) -> CheckpointError:

@@ -32,13 +32,16 @@ def check_not_forked() -> None:
 
 def _look() -> None:
     global _parent_had
-    _parent_had = _is_stuck or any(map(_is_of_polars, [*_THREADS.glob("*/comm")]))
+    try:
+        _parent_had = _is_stuck or any(map(_is_of_polars, [*_THREADS.glob("*/comm")]))
+    except OSError:  # as without a descriptor left: it is not known, and may be
+        _parent_had = True
 
 
 def _is_of_polars(thread: Path) -> bool:
     try:
         return thread.read_text().strip() in _OF_POLARS
-    except OSError:  # it has ended
+    except (FileNotFoundError, ProcessLookupError):  # it has ended
         return False
 
 

@@ -306,7 +306,10 @@ class RunFolder:
             )
         if there:
             return f"There is no checkpoint: when that is mended, {self._again}, and it begins anew"
-        return f"Nothing of the run is left in {self.path}: begin it anew, and {self._elsewhere}"
+        return (
+            f"Nothing of the run is left in {self.path}: go on where it was moved to, or begin it "
+            f"anew, and {self._elsewhere}"
+        )
 
     def _write(self, name: str, text: str) -> None:
         with explained(self.path / name), replacing(self.path / name) as partial:

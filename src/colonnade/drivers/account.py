@@ -200,7 +200,10 @@ class Account:
         ValueError, TypeError
             If it returns no such thing.
         """
-        told = _told(data)
+        try:
+            told = _told(data)
+        except RecursionError as error:
+            raise ValueError(str(error)) from None
         return cls.from_json(msgspec.to_builtins(told))
 
     @classmethod

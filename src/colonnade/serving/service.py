@@ -153,6 +153,8 @@ def service(answers: Answers, token: str) -> FastAPI:
         kind = request.headers.get("content-type", "")
         if first["loc"] == ("body",) and first["type"] != "missing" and "json" not in kind:
             return _refusal(422, "the body is no JSON: say Content-Type: application/json")
+        if first["type"] == "json_invalid":
+            return _refusal(422, f"the body is no JSON: {first['ctx']['error']}")
         if first["loc"][:2] == ("body", "ids") and len(first["loc"]) > 2:  # of one of them
             return _refusal(422, f"ids.{first['loc'][2]}: {_AN_ID}")
         place = ".".join(str(part) for part in first["loc"] if part != "body")
