@@ -104,6 +104,13 @@ def traces(tables, answers):
             yield from (raw[i : i + 2 * size] for i in range(0, len(raw) - size, size))
 
 
+def test_a_dump_of_a_run_on_disk_holds_no_trace_of_its_data(tmp_path):
+    """Labels of some dozens of rows could be worked out of what told whether they have changed."""
+    model, _, _ = fit_on(60, out=tmp_path / "run")
+    assert model.run_.predictor.traces
+    assert not joblib.load(io.BytesIO(dumped(model))).run_.predictor.traces
+
+
 @pytest.mark.parametrize("target", ["buys", "points"])
 @pytest.mark.parametrize("transformer", [None, TableTransformer(output="dict")])
 def test_a_dump_holds_no_row_id_or_label(target, transformer):

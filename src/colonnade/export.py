@@ -388,7 +388,7 @@ class _Details(msgspec.Struct):
     embedding_width: int | None = None
     widths: dict[str, int] | None = None
     training: str | None = None
-    traces: dict[str, tuple[float, float, float] | None] | None = None
+    data_traces: dict[str, tuple[int, int] | None] | None = None
 
 
 def _details(told: Any) -> dict[str, Any]:

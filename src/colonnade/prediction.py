@@ -195,7 +195,7 @@ class Predictor:
         The mean of each party's embeddings, where it is known here.
     traces
         By what it is seen that an organisation's ``features`` or ``labels`` are those that were
-        trained on (``trace_of``), where that is known here.
+        trained on (``trace_of``), where that is known here. They are not pickled either.
     """
 
     label_holder: str
@@ -213,7 +213,7 @@ class Predictor:
     traces: Mapping[str, Traces] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "secrets": {}}
+        return {**self.__dict__, "secrets": {}, "traces": {}}
 
     def predict_uncounted(
         self,

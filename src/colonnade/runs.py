@@ -245,7 +245,7 @@ class Run:
                 "classes": self.predictor.classes if name == holder else None,
                 "versions": self.summary["versions"],
                 "training": self.summary.get("training"),
-                "traces": self.predictor.traces.get(name),
+                "data_traces": self.predictor.traces.get(name),
             }
             example = examples.get(name) if programs else None
             export_part(folder / name, name, modules, details, example)

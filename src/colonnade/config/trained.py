@@ -397,7 +397,7 @@ def load_trained(path: str | Path) -> Trained:
     try:
         federation = config.build_federation(_blank_data(parts, config))
         models = _models(parts, federation)
-        traces = {name: part.details.get("traces") or {} for name, part in parts.items()}
+        traces = {name: part.details.get("data_traces") or {} for name, part in parts.items()}
         predictor = federation.predictor(
             config.method.build(), config.training.seed, models, means, traces
         )
