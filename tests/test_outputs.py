@@ -351,6 +351,17 @@ def test_what_a_kill_left_half_written_is_removed_when_the_run_goes_on(tmp_path)
     assert all(file.read_bytes() == MINE for file in (*kept, tmp_path / "summary.json.writing-2"))
 
 
+def test_a_first_file_that_a_kill_left_half_written_is_removed(tmp_path):
+    left = [tmp_path / "config.yaml.writing-1", tmp_path / "config.yaml.writing-2"]
+    left[0].write_text(f"# {MARK} 0.1: all that")
+    left[1].touch()
+    kept = tmp_path / "config.yaml.writing-3"
+    kept.write_bytes(MINE)
+    assert small().train(training=TRAINING, out=tmp_path).summary["completed"]
+    assert not any(file.exists() for file in left)
+    assert kept.read_bytes() == MINE
+
+
 def test_probes_of_others_are_left_alone(tmp_path):
     path = tmp_path / "probes.json"
     for content in (MINE, b"[1]", b'{"mine": 1}'):

@@ -168,6 +168,8 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise misnamed_or_unwritten(f"the folder {self.path}", error) from None
+        if not there:
+            self._remove_begun()
         self._write("config.yaml", text)
 
     @property
@@ -345,6 +347,13 @@ class RunFolder:
                 for file, name in unfinished(folder):
                     if name in own or (folder != self.path and name != PREDICTED):
                         file.unlink()
+
+    def _remove_begun(self) -> None:
+        """Remove the first file of a run, where a process was killed as it wrote that."""
+        with explained(self.path):
+            for file, name in unfinished(self.path):
+                if name == "config.yaml" and is_ours(file, CONFIGURATION):
+                    file.unlink()
 
     def _says(self, text: str) -> bool:
         """Whether ``config.yaml`` is this text, or says the same in other words."""
