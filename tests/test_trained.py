@@ -154,6 +154,21 @@ def test_a_run_predicts_from_its_folder_what_it_predicted(what):
     assert len(frame) == len(expected.scores)
 
 
+def test_who_was_left_out_has_no_new_rows_and_is_not_missed():
+    """It was asked how its table becomes features, and told that its part had been changed."""
+    trained(RUNS["a party left out"])
+    Path("shop.csv").unlink()
+    again = load_trained("run")
+    for sources in ({}, {"bank": "new-bank.csv"}):
+        found = again.frame(again.predict_tables(sources))
+        table = pl.read_csv(sources.get("bank", "bank.csv"))
+        assert sorted(found["id"]) == sorted(table["id"])
+    with pytest.raises(ConfigurationError, match="there is no party 'shop'; there are bank"):
+        again.predict_tables({"shop": "new-shop.csv"})
+    with pytest.raises(ConfigurationError, match="'shop'"):
+        again.predict_tables(without={"shop": "mean"})
+
+
 def test_new_people_are_predicted_from_their_own_tables_alone():
     run = trained(RUNS["classes"])
     expected = run.predict(features(run, RUNS["classes"]))

@@ -47,9 +47,7 @@ def aligning(config: RunConfig) -> tuple[Meeting, list[Organisation]]:
             )
         of_holder[holder.holds] = data.parties[holder.holds]
     tables: dict[str, dict[str, TableConfig]] = {
-        name: {name: party}
-        for name, party in data.parties.items()
-        if name not in (holder.holds, *data.leave_out)
+        name: {name: party} for name, party in data.taking_part.items() if name != holder.holds
     }
     if holder.name in tables:
         raise ConfigurationError(

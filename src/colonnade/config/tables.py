@@ -265,6 +265,11 @@ class TablesConfig(DataSection):
             raise ValueError("alignment is of ids; say id: and the column that they are in")
         return self
 
+    @property
+    def taking_part(self) -> dict[str, PartyTableConfig]:
+        """The tables of parties that are not left out."""
+        return {name: own for name, own in self.parties.items() if name not in self.leave_out}
+
     def tables_of_new_rows(
         self,
         sources: Mapping[str, str | Path],
@@ -291,8 +296,7 @@ class TablesConfig(DataSection):
         DataError
             If a table cannot be read.
         """
-        gone = (*self.leave_out, *without)
-        parties = {name: own for name, own in self.parties.items() if name not in gone}
+        parties = {name: own for name, own in self.taking_part.items() if name not in without}
         for name, source in sources.items():
             if name not in parties:
                 raise ConfigurationError(

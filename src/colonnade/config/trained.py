@@ -139,15 +139,16 @@ class Trained:
         check_sources(sources)
         assert self.run.predictor is not None
         transformers = self.run.predictor.transformers
-        check_fallbacks(without, [name for name in data.parties if self._owner(name) == name])
+        parties = data.taking_part
+        check_fallbacks(without, [name for name in parties if self._owner(name) == name])
         if returned := sorted(set(sources) & set(without)):
             raise ConfigurationError(f"{returned[0]!r} has left, and has a table of new rows")
-        if lacking := [name for name in data.parties if self._owner(name) not in transformers]:
+        if lacking := [name for name in parties if self._owner(name) not in transformers]:
             raise DataError(
                 f"the part of {lacking[0]!r} does not say how a table becomes features, though "
                 "this run was trained on tables: it was changed"
             )
-        text = {party: transformers[self._owner(party)].text_columns for party in data.parties}
+        text = {party: transformers[self._owner(party)].text_columns for party in parties}
         tables = keyed_tables(data.tables_of_new_rows(sources, text, [*without]), data.id)
         ids, features, notes = features_of_new_rows(
             tables,

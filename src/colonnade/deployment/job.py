@@ -206,7 +206,7 @@ def job_of(
     holds = config.label_holder.holds
     rows = {key: said["data"][key] for key in ("id", "ids", "split", "task")}
     shared = ("label_holder", "model", "objective", "optimiser", "method", "training")
-    parties = [name for name in data.parties if name not in (holds, *data.leave_out)]
+    parties = [name for name in data.taking_part if name != holds]
     job = {"task": task, "run": run, "parties": parties, "rows": rows}
     job["label_holder_at"] = label_holder_at
     job |= {key: said[key] for key in shared}

@@ -288,7 +288,7 @@ def _policies(place: Place, names: Iterable[str]) -> dict[str, Path]:
 
 def _check_sources(data: TablesConfig, new: Mapping[str, str], folder: Path | None) -> None:
     """Raise ``DataError`` where a file is missing, before anything is started."""
-    tables: dict[str, TableConfig] = {**data.parties, "labels": data.labels}
+    tables: dict[str, TableConfig] = {**data.taking_part, "labels": data.labels}
     places = {name: table.where(folder) for name, table in tables.items()}
     places |= {f"{n}, new people": TableConfig(source=s).where(None) for n, s in new.items()}
     missing = [
