@@ -122,6 +122,35 @@ def test_the_server_speaks_in_nobodys_name_to_himself(process, own):
             assert process(own).hears(claimed, channel, topic, by="bank")
 
 
+HOP = [f"bank.{JOB}", 1.7e9]
+
+
+@pytest.mark.parametrize(
+    ("way", "stays"),
+    [
+        ([HOP], True),
+        ([(HOP[0], 1700000000), HOP, ["server", 1.7e9]], True),
+        ([], False),
+        ([["r" * 60_000, 1.7e9]], False),
+        ([HOP] * 100, False),
+        ([HOP, ["bank"]], False),
+        ([[5, 1.7e9]], False),
+        ([["bank", "yesterday"]], False),
+        ([["bank", float("nan")]], False),
+        ([["bank", None]], False),
+        ([None], False),
+        ("bank", False),
+        ({"bank": 1.7e9}, False),
+    ],
+)
+@pytest.mark.parametrize("to", [None, f"shop.{JOB}"])
+def test_a_way_that_is_none_is_taken_off_before_flare_counts_by_it(process, way, stays, to):
+    holder = process(f"server.{JOB}")
+    said = {MessageHeaderKey.ROUTE: way}
+    assert holder.hears(f"bank.{JOB}", "server_command", "get_task", to=to, said=said)
+    assert (MessageHeaderKey.ROUTE in holder.message.headers) is stays
+
+
 def test_a_stream_comes_whole_or_not_at_all(process):
     """Of one that had begun, the rest was waited for when all was over, with room for it all."""
     holder = process(f"server.{JOB}")

@@ -11,6 +11,7 @@ from nvflare.fuel.f3.cellnet.core_cell import CertificateExchanger, CoreCell
 from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
 from nvflare.fuel.f3.drivers.tcp_driver import TcpStreamServer
 from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
+from nvflare.fuel.f3.stats_pool import CounterPool, HistPool
 from nvflare.fuel.hci.client.api import AdminAPI
 from nvflare.fuel.hci.client.file_transfer import FileTransferModule
 from nvflare.fuel.utils.fobs import lobs
@@ -27,6 +28,8 @@ CHANGED = (
     (core_cell, ["_is_failed_cert_exchange"]),
     (TcpStreamServer, ["__init__", "finish_request"]),
     (SfmConnection, ["__init__"]),
+    (HistPool, ["record_value"]),
+    (CounterPool, ["increment"]),
     (lobs, ["get_datum_dir", "get_dot_handler"]),
     (stream_runner, ["Lock"]),
     (SimpleJobDefManager, ["set_status", "update_meta", "get_jobs_to_schedule"]),

@@ -48,6 +48,7 @@ from nvflare.private import stream_runner
 from nvflare.private.defs import CellMessageHeaderKeys, ClientType
 
 from colonnade.deployment.channels import INTRODUCTIONS
+from colonnade.deployment.few_counts import guard_counts
 from colonnade.deployment.heard import may_ask
 from colonnade.deployment.held_up import guard_connections, speaking_for
 from colonnade.errors import ConfigurationError
@@ -56,7 +57,8 @@ from colonnade.telling import short
 __all__ = ["check_guarded", "guard_cells", "let_in"]
 
 _MOST = 2**16  # operators' connections that are remembered
-_LONGEST = 200  # characters of a channel, topic or code: FLARE keeps those it has heard
+_LONGEST = 200  # characters of a channel, topic, code or cell: FLARE keeps those it has heard
+_HOPS = 16  # from one cell to another
 _ON = (
     MessageHeaderKey.CHANNEL,
     MessageHeaderKey.TOPIC,
@@ -87,6 +89,7 @@ def guard_cells() -> None:
         lobs.get_dot_handler = _refuse_download
         stream_runner.Lock = threading.RLock  # who sends a first piece twice had it wait for itself
         guard_connections()
+        guard_counts()
 
 
 def check_guarded() -> None:
@@ -135,6 +138,8 @@ def _why_dropped(
     if not isinstance(origin, str) or not _may_bring(*map(FQCN.get_root, (own, by, origin))):
         return f"it is said to be of {short(repr(origin))}"
     message.remove_header(MessageHeaderKey.CONN_URL)  # FLARE would connect to it, without TLS
+    if not _is_way(message.get_header(MessageHeaderKey.ROUTE)):
+        message.remove_header(MessageHeaderKey.ROUTE)
     for header in (StreamHeaderKey.RETRY_WAIT, StreamHeaderKey.RETRY_TIMEOUT):
         message.remove_header(header)  # for as long a thread would wait
     on = map(message.get_header, _ON)
@@ -162,6 +167,17 @@ def _why_dropped(
         said = (short(repr(each)) for each in (topic, channel, origin))
         return "{} on {}, asked by {}".format(*said)
     return None
+
+
+def _is_way(route: Any) -> bool:
+    """Whether it says by which cells a message came and when, as FLARE counts by it."""
+    return (
+        isinstance(route, list)
+        and 0 < len(route) <= _HOPS
+        and all(isinstance(each, list | tuple) and len(each) == 2 for each in route)
+        and all(isinstance(name, str) and len(name) <= _LONGEST for name, _ in route)
+        and all(isinstance(when, int | float) and 0 <= when < 2**40 for _, when in route)
+    )
 
 
 def _tell_dropped(by: str, why: str) -> None:

@@ -1,0 +1,45 @@
+"""What FLARE counts by words that messages bring has an end.
+
+Each process of FLARE's keeps how many messages came, how large they were and how long they took, by
+the channel, the topic and the first cell of the way that a message says of itself, as long as it
+lives: who says another way each time had 60 KB kept of each message. So a process keeps as many
+different words as an honest federation has, and counts all others together.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any
+
+from nvflare.fuel.f3.stats_pool import CounterPool, HistPool
+
+__all__ = ["guard_counts"]
+
+_MOST = 4096  # of each kind of count
+_LONGEST = 1000  # characters
+_OTHERS = "others"
+
+
+def guard_counts() -> None:
+    """Let what this process counts by others' words have an end."""
+    if hasattr(HistPool.record_value, "__wrapped__"):
+        return
+    record, increment = HistPool.record_value, CounterPool.increment
+
+    @wraps(record)
+    def record_value(self: HistPool, category: str, value: float) -> None:
+        record(self, _among(self.cat_bins, category), value)
+
+    @wraps(increment)
+    def counted(self: CounterPool, category: str, counter_name: str, amount: int = 1) -> None:
+        name = _among(self.counter_names, counter_name)
+        increment(self, _among(self.cat_counters, category), name, amount)
+
+    HistPool.record_value, CounterPool.increment = record_value, counted
+
+
+def _among(known: Any, word: str) -> str:
+    """Return a word by which something is counted already, or may be; else that of all others."""
+    if word in known or (len(known) < _MOST and len(word) <= _LONGEST):
+        return word
+    return _OTHERS
