@@ -122,6 +122,24 @@ def test_the_server_speaks_in_nobodys_name_to_himself(process, own):
             assert process(own).hears(claimed, channel, topic, by="bank")
 
 
+@pytest.mark.parametrize(
+    ("address", "stays"),
+    [
+        ("127.0.0.1", True),
+        ("fe80::1%eth0", True),
+        ("1.2.3.4\n2026-11-28 - ERROR - forged", False),
+        ("\x1b[31m", False),
+        ("1" * 1000, False),
+        (["1.2.3.4"], False),
+    ],
+)
+def test_where_who_joins_says_to_be_writes_no_lines_into_a_log(process, address, stays):
+    server, key = process("server"), CellMessageHeaderKeys.CLIENT_IP
+    said = {CellMessageHeaderKeys.CLIENT_NAME: "bank", key: address}
+    assert server.hears("bank", "task", "heart_beat", cn="bank", said=said)
+    assert server.message.headers[key] == (address if stays else "")
+
+
 HOP = [f"bank.{JOB}", 1.7e9]
 
 

@@ -15,6 +15,7 @@ certificates say so.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -65,6 +66,7 @@ _ON = (
     StreamHeaderKey.CHANNEL,
     StreamHeaderKey.TOPIC,
 )
+_ADDRESS = re.compile(r"[0-9A-Za-z.:%-]{0,64}")
 _SECRECY = (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED)
 _LINES = 32  # about what is dropped of one organisation; then a line each time it is twice as much
 
@@ -140,6 +142,8 @@ def _why_dropped(
     message.remove_header(MessageHeaderKey.CONN_URL)  # FLARE would connect to it, without TLS
     if not _is_way(message.get_header(MessageHeaderKey.ROUTE)):
         message.remove_header(MessageHeaderKey.ROUTE)
+    if not _ADDRESS.fullmatch(str(message.get_header(CellMessageHeaderKeys.CLIENT_IP))):
+        message.set_header(CellMessageHeaderKeys.CLIENT_IP, "")  # FLARE writes it into a log
     for header in (StreamHeaderKey.RETRY_WAIT, StreamHeaderKey.RETRY_TIMEOUT):
         message.remove_header(header)  # for as long a thread would wait
     on = map(message.get_header, _ON)
