@@ -9,6 +9,7 @@ from nvflare.app_common.job_schedulers.job_scheduler import DefaultJobScheduler
 from nvflare.fuel.f3.cellnet import core_cell
 from nvflare.fuel.f3.cellnet.core_cell import CertificateExchanger, CoreCell
 from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
+from nvflare.fuel.f3.drivers.socket_conn import SocketConnection
 from nvflare.fuel.f3.drivers.tcp_driver import TcpStreamServer
 from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 from nvflare.fuel.f3.stats_pool import CounterPool, HistPool
@@ -28,6 +29,7 @@ CHANGED = (
     (core_cell, ["_is_failed_cert_exchange"]),
     (TcpStreamServer, ["__init__", "finish_request"]),
     (SfmConnection, ["__init__"]),
+    (SocketConnection, ["read_frame"]),
     (HistPool, ["record_value"]),
     (CounterPool, ["increment"]),
     (lobs, ["get_datum_dir", "get_dot_handler"]),

@@ -50,6 +50,7 @@ from nvflare.private.defs import CellMessageHeaderKeys, ClientType
 
 from colonnade.deployment.channels import INTRODUCTIONS
 from colonnade.deployment.few_counts import guard_counts
+from colonnade.deployment.frames_read import guard_frames
 from colonnade.deployment.heard import may_ask
 from colonnade.deployment.held_up import guard_connections, speaking_for
 from colonnade.errors import ConfigurationError
@@ -92,6 +93,7 @@ def guard_cells() -> None:
         stream_runner.Lock = threading.RLock  # who sends a first piece twice had it wait for itself
         guard_connections()
         guard_counts()
+        guard_frames()
 
 
 def check_guarded() -> None:
