@@ -11,6 +11,7 @@ from nvflare.fuel.f3.cellnet.core_cell import CertificateExchanger, CoreCell
 from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
 from nvflare.fuel.f3.drivers.socket_conn import SocketConnection
 from nvflare.fuel.f3.drivers.tcp_driver import TcpStreamServer
+from nvflare.fuel.f3.sfm.conn_manager import ConnManager
 from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 from nvflare.fuel.f3.stats_pool import CounterPool, HistPool
 from nvflare.fuel.hci.client.api import AdminAPI
@@ -30,6 +31,7 @@ CHANGED = (
     (TcpStreamServer, ["__init__", "finish_request"]),
     (SfmConnection, ["__init__"]),
     (SocketConnection, ["read_frame"]),
+    (ConnManager, ["update_endpoint"]),
     (HistPool, ["record_value"]),
     (CounterPool, ["increment"]),
     (lobs, ["get_datum_dir", "get_dot_handler"]),

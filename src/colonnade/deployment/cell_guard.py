@@ -49,7 +49,7 @@ from nvflare.private import stream_runner
 from nvflare.private.defs import CellMessageHeaderKeys, ClientType
 
 from colonnade.deployment.channels import INTRODUCTIONS
-from colonnade.deployment.few_counts import guard_counts
+from colonnade.deployment.few_words import guard_words
 from colonnade.deployment.frames_read import guard_frames
 from colonnade.deployment.heard import may_ask
 from colonnade.deployment.held_up import guard_connections, speaking_for
@@ -92,7 +92,7 @@ def guard_cells() -> None:
         lobs.get_dot_handler = _refuse_download
         stream_runner.Lock = threading.RLock  # who sends a first piece twice had it wait for itself
         guard_connections()
-        guard_counts()
+        guard_words()
         guard_frames()
 
 

@@ -1,9 +1,12 @@
-"""What FLARE counts by words that messages bring has an end.
+"""What FLARE keeps of others' words has an end.
 
 Each process of FLARE's keeps how many messages came, how large they were and how long they took, by
 the channel, the topic and the first cell of the way that a message says of itself, as long as it
 lives: who says another way each time had 60 KB kept of each message. So a process keeps as many
 different words as an honest federation has, and counts all others together.
+
+It keeps, too, whatever somebody says of himself as a connection begins, though it reads his name
+alone. So it hears nothing but that.
 """
 
 from __future__ import annotations
@@ -11,20 +14,26 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
+from nvflare.fuel.f3.comm_error import CommError
+from nvflare.fuel.f3.sfm.conn_manager import ConnManager
+from nvflare.fuel.f3.sfm.constants import HandshakeKeys
+from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 from nvflare.fuel.f3.stats_pool import CounterPool, HistPool
 
-__all__ = ["guard_counts"]
+__all__ = ["guard_words"]
 
 _MOST = 4096  # of each kind of count
-_LONGEST = 1000  # characters
+_LONGEST = 1000  # characters of what is counted
+_LONGEST_NAME = 200  # of a cell
 _OTHERS = "others"
 
 
-def guard_counts() -> None:
-    """Let what this process counts by others' words have an end."""
+def guard_words() -> None:
+    """Let what this process keeps of others' words have an end."""
     if hasattr(HistPool.record_value, "__wrapped__"):
         return
     record, increment = HistPool.record_value, CounterPool.increment
+    update = ConnManager.update_endpoint
 
     @wraps(record)
     def record_value(self: HistPool, category: str, value: float) -> None:
@@ -35,7 +44,15 @@ def guard_counts() -> None:
         name = _among(self.counter_names, counter_name)
         increment(self, _among(self.cat_counters, category), name, amount)
 
+    @wraps(update)
+    def update_endpoint(self: ConnManager, connection: SfmConnection, said: Any) -> None:
+        name = said.get(HandshakeKeys.ENDPOINT_NAME) if isinstance(said, dict) else None
+        if not isinstance(name, str) or len(name) > _LONGEST_NAME:
+            raise CommError(CommError.BAD_DATA, "nobody begins a connection by such a name")
+        update(self, connection, {HandshakeKeys.ENDPOINT_NAME: name})
+
     HistPool.record_value, CounterPool.increment = record_value, counted
+    ConnManager.update_endpoint = update_endpoint
 
 
 def _among(known: Any, word: str) -> str:

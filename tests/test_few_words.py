@@ -1,16 +1,21 @@
-"""What FLARE counts by others' words has an end."""
+"""What FLARE keeps of others' words has an end."""
 
 from __future__ import annotations
 
 import tracemalloc
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("nvflare")
 
+from nvflare.fuel.f3.comm_error import CommError
+from nvflare.fuel.f3.endpoint import Endpoint
+from nvflare.fuel.f3.sfm.conn_manager import ConnManager
+from nvflare.fuel.f3.sfm.constants import HandshakeKeys
 from nvflare.fuel.f3.stats_pool import CounterPool, HistPool
 
-from colonnade.deployment.few_counts import guard_counts
+from colonnade.deployment.few_words import guard_words
 from toy_guarded import put_back
 
 WORDS = 5000  # more than are counted apart
@@ -19,8 +24,8 @@ WORDS = 5000  # more than are counted apart
 @pytest.fixture(autouse=True)
 def _guarded(monkeypatch):
     put_back(monkeypatch)
-    guard_counts()
-    guard_counts()
+    guard_words()
+    guard_words()
 
 
 def of_times():
@@ -60,3 +65,30 @@ def test_long_words_are_not_kept():
     finally:
         tracemalloc.stop()
     assert [*pool.cat_bins] == [*counts.cat_counters]
+
+
+@pytest.fixture
+def connections():
+    """Return what keeps the connections of a cell, and one that begins."""
+    connector = SimpleNamespace(params={}, mode=None)
+    conn = SimpleNamespace(connector=connector, get_conn_properties=dict, name="an example")
+    manager = ConnManager(Endpoint("server"))
+    yield manager, SimpleNamespace(conn=conn, sfm_endpoint=None, get_name=lambda: "an example")
+    manager.stop()
+
+
+def test_of_what_is_said_as_a_connection_begins_a_name_is_kept(connections):
+    """All else stayed for as long as the server lived, and nobody read it."""
+    manager, connection = connections
+    said = {HandshakeKeys.ENDPOINT_NAME: "bank", HandshakeKeys.TIMESTAMP: 1.7e9, "more": b"0" * 999}
+    manager.update_endpoint(connection, said)
+    assert manager.sfm_endpoints["bank"].endpoint.properties == {}
+    assert connection.sfm_endpoint.endpoint.name == "bank"
+
+
+@pytest.mark.parametrize("said", [{}, [], 5, {"endpoint_name": 5}, {"endpoint_name": "x" * 201}])
+def test_nobody_begins_a_connection_without_a_name(connections, said):
+    manager, connection = connections
+    with pytest.raises(CommError, match="such a name"):
+        manager.update_endpoint(connection, said)
+    assert not manager.sfm_endpoints
