@@ -19,7 +19,7 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from colonnade import metrics
 from colonnade.convergence import best_epoch, epochs_done, warn_if_improving
-from colonnade.errors import ConfigurationError, DataError
+from colonnade.errors import ConfigurationError, DataError, DataWarning
 from colonnade.estimators import VerticalClassifier, VerticalRegressor
 from colonnade.estimators.estimator import _widths
 from colonnade.ledger import Ledger
@@ -102,6 +102,29 @@ def traces(tables, answers):
         for kind in (np.float64, np.float32):
             raw, size = column.to_numpy().astype(kind).tobytes(), np.dtype(kind).itemsize
             yield from (raw[i : i + 2 * size] for i in range(0, len(raw) - size, size))
+
+
+def test_a_dump_holds_no_example_of_what_was_told_of_tables(tmp_path):
+    """Ids that differ in writing only, and cells with their row, were in the run's warnings."""
+    ids = [f"patient-{number:03}" for number in range(60)]
+    jobs = ["clerk"] * 50 + [f"judge {number}" for number in range(10)]
+    notes = [f"{number}" for number in range(50)] + [f"note {number}" for number in range(10)]
+    bank = {"id": ids, "income": range(60), "job": jobs, "visits": notes}
+    others = [id.upper() if id.endswith("7") else id for id in ids]
+    tables = {"bank": pl.DataFrame(bank), "shop": pl.DataFrame({"id": others, "spent": range(60)})}
+    answers = pl.DataFrame({"id": ids, "buys": ["yes", "no", "no "] * 20})
+    model = VerticalClassifier(id="id", epochs=1, out=tmp_path / "run")
+    with pytest.warns(DataWarning) as told:
+        model.fit(tables, answers)
+    quoted = ["'patient-007' and 'PATIENT-007'", "such as 'judge ", "such as 'note ", "'no '"]
+    said = " ".join(str(each.message) for each in told)
+    assert [words for words in quoted if words not in said] == []
+    texts = [dumped(model).decode("latin-1")]
+    texts += [(tmp_path / "run" / name).read_text() for name in ("summary.json", "report.html")]
+    for text in texts:
+        assert "differ only in spaces" in text
+        assert "did not occur among the training rows" in text
+        assert not [words for words in ("PATIENT", "such as 'judge", "in row ") if words in text]
 
 
 def test_a_dump_of_a_run_on_disk_holds_no_trace_of_its_data(tmp_path):

@@ -81,7 +81,12 @@ class UnknownPerson(DataError):
 
 
 class DataWarning(UserWarning):
-    """What is not wrong with tables, and yet should be known before a model of them is used."""
+    """What is not wrong with tables, and yet should be known before a model of them is used.
+
+    It may quote a table; ``kept`` is the same without that, where a run keeps it.
+    """
+
+    kept = ""
 
 
 class PrivacyWarning(UserWarning):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from colonnade.errors import DataError
+from colonnade.tables.notes import Note
 from colonnade.tables.numerals import CODE, MISSING
 from colonnade.tables.place import Place
 from colonnade.tables.remedies import as_missing, as_text, named_in, setting
@@ -106,11 +107,12 @@ def check_text(name: str, values: pl.Series, few: int, place: Place) -> str | No
         )
     if all_of_them > few and number.sum() > _PARTLY * all_of_them:
         found = distinct.filter(~number & ~absent)[0]
-        return (
+        return Note(
             f"column {name!r}: {number.sum()} of the {len(distinct)} different values are numbers, "
-            f"and others are not, such as {found!r} in {_row(values, found, place)}, so all are "
-            "hashed as text; correct those if the column is one of numbers, or, if it is text, "
-            f"{named_in('categorical', name, it='it')}"
+            "and others are not",
+            f", such as {found!r} in {_row(values, found, place)}",
+            ", so all are hashed as text; correct those if the column is one of numbers, or, if it "
+            f"is text, {named_in('categorical', name, it='it')}",
         )
     return _hardly_repeated(name, values, distinct, few)
 

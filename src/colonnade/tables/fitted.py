@@ -17,7 +17,7 @@ from colonnade.models import Features
 from colonnade.tables.frames import as_array
 from colonnade.tables.id_form import IdForm
 from colonnade.tables.names import check_present
-from colonnade.tables.notes import tell
+from colonnade.tables.notes import about, tell
 from colonnade.tables.table import SelectedRows, Table, as_table, whole
 from colonnade.telling import first_line
 
@@ -94,7 +94,7 @@ def fitted_and_notes(
     else:
         _attempt(own, "fit", whole(training), name)
     learned = FittedTransformer(own, tuple(table.schema), name)
-    return learned, tuple(f"{_of(name)}{note}" for note in notes)
+    return learned, about(_of(name), notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +142,7 @@ class FittedTransformer:
         if _is_ours(self.transformer):
             # It checks what it returns, and reads a batch at a time.
             features, notes = _attempt(self.transformer, "features_and_notes", table, self.name)
-            return features, tuple(f"{_of(self.name)}{note}" for note in notes)
+            return features, about(_of(self.name), notes)
         data = whole(as_table(table, self.columns))
         return self._checked(_attempt(self.transformer, "transform", data, self.name), table), ()
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from colonnade.tables.id_form import IdForm
+from colonnade.tables.notes import Note
 
 __all__ = ["NearMiss", "most_digits", "near_miss"]
 
@@ -37,11 +38,12 @@ class NearMiss:
         pad = self.form.pad
         said = "" if pad is None else f"pad={pad}"
         written = "{}" if pad is None else f"{{pad: {pad}}}"
-        return (
+        return Note(
             f"{self.count} ids of {one!r} and {other!r} differ only in spaces, case, zeros in "
-            f"front or characters that cannot be seen, such as {self.one!r} and {self.other!r}, "
-            f"and so are different people; say normalise=IdForm({said}) (YAML: ids: {written}) if "
-            "they are not"
+            "front or characters that cannot be seen",
+            f", such as {self.one!r} and {self.other!r},",
+            f" and so are different people; say normalise=IdForm({said}) (YAML: ids: {written}) if "
+            "they are not",
         )
 
 

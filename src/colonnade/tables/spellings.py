@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from colonnade.tables.notes import Note
+
 __all__ = ["told_apart"]
 
 _SPACES = r"\s+"
@@ -26,8 +28,9 @@ def told_apart(where: str, values: pl.Series) -> str | None:
         return None
     other = int(again.arg_true()[0])
     first = int((plain == plain[other]).arg_true()[0])
-    return (
+    return Note(
         f"{where}: {again.sum()} of {len(distinct)} different values are like another one but for "
-        f"case or spaces, such as {distinct[other]!r} and {distinct[first]!r}, and are told apart; "
-        "write them alike if they are the same"
+        "case or spaces",
+        f", such as {distinct[other]!r} and {distinct[first]!r},",
+        " and are told apart; write them alike if they are the same",
     )

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from colonnade.tables.notes import Note
 from colonnade.tables.place import Place
 from colonnade.tables.remedies import setting
 
@@ -68,8 +69,10 @@ each; look at the table, if it should have
     def unseen(self, rows: int) -> Iterator[str]:
         """Yield a sentence for each column that has categories of no training row."""
         for name, count in self._counts.items():
-            yield (
+            yield Note(
                 f"column {name!r}: {count} of {rows} values ({100 * count / rows:.3g} %) did not "
-                f"occur among the training rows, such as {self._first[name]}, and count as none of "
-                f"its categories; to refuse them say {setting('unseen', 'error')}"
+                "occur among the training rows",
+                f", such as {self._first[name]},",
+                " and count as none of its categories; to refuse them say "
+                f"{setting('unseen', 'error')}",
             )

@@ -21,7 +21,7 @@ from colonnade.tables.id_form import IdForm
 from colonnade.tables.labels import EncodedLabels, Task, check_spread, encode_labels
 from colonnade.tables.names import check_present, listed
 from colonnade.tables.new_rows import Absent, features_of_new_rows
-from colonnade.tables.notes import tell
+from colonnade.tables.notes import kept, tell
 from colonnade.tables.spellings import told_apart
 from colonnade.tables.splitting import HashSplit, Parts, Splitting
 from colonnade.tables.table import (
@@ -67,7 +67,7 @@ class VerticalTables:
     id, normalise, aligned
         How rows were found to belong together; see ``vertical_tables``.
     warnings
-        What should be known of the tables, as ``DataWarning`` has told it.
+        What should be known of the tables, as ``DataWarning`` has told it, without examples.
     """
 
     ids: pl.Series | None
@@ -301,7 +301,7 @@ def vertical_tables(
         id=id,
         normalise=normalise,
         aligned=aligned,
-        warnings=notes,
+        warnings=kept(notes),
     )
 
 
@@ -324,7 +324,7 @@ class OwnTables:
     train, validation, test
         Row numbers, int64, the same at everybody who has these ids.
     warnings
-        What should be known of the tables, as ``DataWarning`` has told it.
+        What should be known of the tables, as ``DataWarning`` has told it, without examples.
     """
 
     ids: pl.Series
@@ -402,7 +402,7 @@ def own_tables(
         train,
         validation,
         test,
-        notes,
+        kept(notes),
     )
 
 
@@ -427,10 +427,10 @@ def _features(
     columns = {
         party: tuple(name for name in table.schema if name != id) for party, table in given.items()
     }
-    kept = {party: SelectedRows(given[party], rows[party], columns[party]) for party in given}
-    taught = {party: fitted_and_notes(own[party], kept[party], train, party) for party in given}
+    used = {party: SelectedRows(given[party], rows[party], columns[party]) for party in given}
+    taught = {party: fitted_and_notes(own[party], used[party], train, party) for party in given}
     learned = {party: transformer for party, (transformer, _) in taught.items()}
-    made = {party: learned[party].features_and_notes(kept[party]) for party in given}
+    made = {party: learned[party].features_and_notes(used[party]) for party in given}
     notes = tuple(note for _, told in (*taught.values(), *made.values()) for note in told)
     return _Features(
         {party: features for party, (features, _) in made.items()}, learned, columns, notes
