@@ -388,6 +388,7 @@ class _Details(msgspec.Struct):
     embedding_width: int | None = None
     widths: dict[str, int] | None = None
     training: str | None = None
+    # `traces` of an earlier version are of another form, and are not read.
     data_traces: dict[str, tuple[int, int] | None] | None = None
 
 

@@ -83,7 +83,7 @@ class Told:
             if not issubclass(category, _TOLD):
                 show(message, category, *rest)
             elif str(message) not in self._texts:
-                self._texts |= {str(message), getattr(message, "kept", "")}
+                self._texts |= {str(message), getattr(message, "kept", "") or str(message)}
                 err.print("[yellow]warning:[/] ", end="")
                 say(err, str(message))
 

@@ -49,7 +49,7 @@ from nvflare.private import stream_runner
 from nvflare.private.defs import CellMessageHeaderKeys, ClientType
 
 from colonnade.deployment.channels import INTRODUCTIONS
-from colonnade.deployment.few_words import guard_words
+from colonnade.deployment.few_words import LONGEST, guard_words
 from colonnade.deployment.frames_read import guard_frames
 from colonnade.deployment.heard import may_ask
 from colonnade.deployment.held_up import guard_connections, speaking_for
@@ -59,7 +59,6 @@ from colonnade.telling import short
 __all__ = ["check_guarded", "guard_cells", "let_in"]
 
 _MOST = 2**16  # operators' connections that are remembered
-_LONGEST = 200  # characters of a channel, topic, code or cell: FLARE keeps those it has heard
 _HOPS = 16  # from one cell to another
 _ON = (
     MessageHeaderKey.CHANNEL,
@@ -141,15 +140,9 @@ def _why_dropped(
     origin = message.get_header(MessageHeaderKey.ORIGIN)
     if not isinstance(origin, str) or not _may_bring(*map(FQCN.get_root, (own, by, origin))):
         return f"it is said to be of {short(repr(origin))}"
-    message.remove_header(MessageHeaderKey.CONN_URL)  # FLARE would connect to it, without TLS
-    if not _is_way(message.get_header(MessageHeaderKey.ROUTE)):
-        message.remove_header(MessageHeaderKey.ROUTE)
-    if not _ADDRESS.fullmatch(str(message.get_header(CellMessageHeaderKeys.CLIENT_IP))):
-        message.set_header(CellMessageHeaderKeys.CLIENT_IP, "")  # FLARE writes it into a log
-    for header in (StreamHeaderKey.RETRY_WAIT, StreamHeaderKey.RETRY_TIMEOUT):
-        message.remove_header(header)  # for as long a thread would wait
+    _take_off(message)
     on = map(message.get_header, _ON)
-    if any(isinstance(each, str) and len(each) > _LONGEST for each in on):
+    if any(isinstance(each, str) and len(each) > LONGEST for each in on):
         return "no channel or topic has so long a name"
     destination = message.get_header(MessageHeaderKey.DESTINATION)
     if not isinstance(destination, str):
@@ -175,13 +168,25 @@ def _why_dropped(
     return None
 
 
+def _take_off(message: Message) -> None:
+    """Take off a message what FLARE would do, keep or write by it before anybody hears it."""
+    message.remove_header(MessageHeaderKey.CONN_URL)  # FLARE would connect to it, without TLS
+    for header in (StreamHeaderKey.RETRY_WAIT, StreamHeaderKey.RETRY_TIMEOUT):
+        message.remove_header(header)  # for as long a thread would wait
+    if not _is_way(message.get_header(MessageHeaderKey.ROUTE)):
+        message.remove_header(MessageHeaderKey.ROUTE)
+    address = message.get_header(CellMessageHeaderKeys.CLIENT_IP)
+    if address is not None and not _ADDRESS.fullmatch(str(address)):
+        message.set_header(CellMessageHeaderKeys.CLIENT_IP, "")  # FLARE writes it into a log
+
+
 def _is_way(route: Any) -> bool:
     """Whether it says by which cells a message came and when, as FLARE counts by it."""
     return (
         isinstance(route, list)
         and 0 < len(route) <= _HOPS
         and all(isinstance(each, list | tuple) and len(each) == 2 for each in route)
-        and all(isinstance(name, str) and len(name) <= _LONGEST for name, _ in route)
+        and all(isinstance(name, str) and len(name) <= LONGEST for name, _ in route)
         and all(isinstance(when, int | float) and 0 <= when < 2**40 for _, when in route)
     )
 
@@ -212,7 +217,7 @@ def _is_awaited(cell: CoreCell, origin: str, kind: str, message: Message) -> boo
     if kind not in (MessageType.REPLY, MessageType.RETURN):
         return False
     code = message.get_header(MessageHeaderKey.RETURN_CODE, "")
-    if not isinstance(code, str) or len(code) > _LONGEST:  # FLARE counts answers by it
+    if not isinstance(code, str) or len(code) > LONGEST:  # FLARE counts answers by it
         return False
     if kind == MessageType.RETURN:
         if FQCN.get_root(origin) not in (FQCN.ROOT_SERVER, FQCN.get_root(cell.my_info.fqcn)):

@@ -20,11 +20,11 @@ from nvflare.fuel.f3.sfm.constants import HandshakeKeys
 from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 from nvflare.fuel.f3.stats_pool import CounterPool, HistPool
 
-__all__ = ["guard_words"]
+__all__ = ["LONGEST", "guard_words"]
 
+LONGEST = 200  # characters of a channel, topic, code or cell: FLARE keeps those it has heard
 _MOST = 4096  # of each kind of count
-_LONGEST = 1000  # characters of what is counted
-_LONGEST_NAME = 200  # of a cell
+_LONGEST_COUNTED = 1000  # characters, of several of these
 _OTHERS = "others"
 
 
@@ -47,7 +47,7 @@ def guard_words() -> None:
     @wraps(update)
     def update_endpoint(self: ConnManager, connection: SfmConnection, said: Any) -> None:
         name = said.get(HandshakeKeys.ENDPOINT_NAME) if isinstance(said, dict) else None
-        if not isinstance(name, str) or len(name) > _LONGEST_NAME:
+        if not isinstance(name, str) or len(name) > LONGEST:
             raise CommError(CommError.BAD_DATA, "nobody begins a connection by such a name")
         update(self, connection, {HandshakeKeys.ENDPOINT_NAME: name})
 
@@ -57,6 +57,6 @@ def guard_words() -> None:
 
 def _among(known: Any, word: str) -> str:
     """Return a word by which something is counted already, or may be; else that of all others."""
-    if word in known or (len(known) < _MOST and len(word) <= _LONGEST):
+    if word in known or (len(known) < _MOST and len(word) <= _LONGEST_COUNTED):
         return word
     return _OTHERS

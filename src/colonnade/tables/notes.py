@@ -53,9 +53,7 @@ def about(whose: str, notes: Iterable[str]) -> tuple[str, ...]:
 
 def kept(notes: Iterable[str]) -> tuple[str, ...]:
     """Return notes as a run keeps them."""
-    return tuple(
-        note.parts[0] + note.parts[2] if isinstance(note, Note) else note for note in notes
-    )
+    return tuple(map(_kept, notes))
 
 
 def tell(notes: Iterable[str]) -> None:
@@ -69,5 +67,9 @@ def tell(notes: Iterable[str]) -> None:
     """
     for note in notes:
         warning = DataWarning(str(note))
-        (warning.kept,) = kept([note])
+        warning.kept = _kept(note)
         warnings.warn(warning, stacklevel=3)
+
+
+def _kept(note: str) -> str:
+    return note.parts[0] + note.parts[2] if isinstance(note, Note) else note
