@@ -572,6 +572,31 @@ def test_the_command_writes_what_a_run_takes(
         parse_config(config).data.load()
 
 
+def test_who_is_left_out_is_neither_aligned_nor_read(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run of what `align` wrote asked for the file of who was left out."""
+    config = yaml.safe_load(Path("three.yaml").read_text())
+    config["data"] |= {"leave_out": ["shop"], "alignment": "aligned/two"}
+    Path("two.yaml").write_text(yaml.safe_dump(config))
+    Path("shop.csv").unlink()
+    assert command(monkeypatch, "align", "two.yaml", "--quiet") == 0
+    data = parse_config(config).data.load()
+    assert [*data.features] == ["bank"]
+    assert len(data.ids) == 95
+    assert command(monkeypatch, "run", "two.yaml", "--quiet", "--set", "training.epochs=1") == 0
+    for wrong, said in (
+        ("data.leave_out=[pub]", "data.leave_out: there is no party 'pub'; there are bank, shop"),
+        ("data.leave_out=[bank, shop]", "data.leave_out: leaves out every party"),
+        ("label_holder.holds=shop", "label_holder.holds: there is no table 'shop'; there are bank"),
+    ):
+        for words in (("align",), ("deploy", "--to", "job")):
+            capsys.readouterr()
+            assert command(monkeypatch, words[0], "two.yaml", *words[1:], "--set", wrong) == 2
+            assert said in " ".join(capsys.readouterr().err.split())
+            assert not Path("job").exists()
+
+
 def test_each_organisation_in_its_own_process(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -233,6 +233,17 @@ def trained_twice(tmp_path, name, **training):
     return config, sites, backup
 
 
+def test_a_job_says_nothing_of_who_is_left_out(tmp_path):
+    config, job, _ = prepared(tmp_path)
+    assert job.parties == ["bank", "shop"]
+    data = config.data.model_copy(update={"leave_out": ["bank"]})
+    bottoms = dict.fromkeys(job.parties, config.model.bottom)
+    model = config.model.model_copy(update={"bottoms": bottoms})
+    job = job_of(config.model_copy(update={"data": data, "model": model}), "first")
+    assert job.parties == [*job.model.bottoms] == ["shop"]
+    assert "bank" not in job.model_dump_json()
+
+
 def test_parts_of_two_trainings_do_not_predict_together(tmp_path):
     config, sites, backup = trained_twice(tmp_path, "bank")
     assert play(job_of(config, "first", "align_new"), sites, Mesh()) == {}

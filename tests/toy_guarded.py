@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from inspect import getattr_static
 
 from nvflare.apis.impl.job_def_manager import SimpleJobDefManager
@@ -14,14 +15,17 @@ from nvflare.fuel.f3.drivers.tcp_driver import TcpStreamServer
 from nvflare.fuel.f3.sfm.conn_manager import ConnManager
 from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 from nvflare.fuel.f3.stats_pool import CounterPool, HistPool
+from nvflare.fuel.f3.streaming.byte_receiver import ByteReceiver
+from nvflare.fuel.f3.streaming.byte_streamer import TxTask
 from nvflare.fuel.hci.client.api import AdminAPI
 from nvflare.fuel.hci.client.file_transfer import FileTransferModule
+from nvflare.fuel.sec.audit import Auditor
 from nvflare.fuel.utils.fobs import lobs
 from nvflare.private import stream_runner
 from nvflare.private.fed.server.job_runner import JobRunner
 from nvflare.private.fed.server.server_engine import ServerEngine
 
-from colonnade.deployment import cell_guard
+from colonnade.deployment import cell_guard, streams_kept
 
 CHANGED = (
     (CoreCell, ["process_message"]),
@@ -34,6 +38,10 @@ CHANGED = (
     (ConnManager, ["update_endpoint"]),
     (HistPool, ["record_value"]),
     (CounterPool, ["increment"]),
+    (TxTask, ["__init__"]),
+    (ByteReceiver, ["_data_handler"]),
+    (Auditor, ["add_event", "add_job_event"]),
+    (logging, ["_logRecordFactory"]),
     (lobs, ["get_datum_dir", "get_dot_handler"]),
     (stream_runner, ["Lock"]),
     (SimpleJobDefManager, ["set_status", "update_meta", "get_jobs_to_schedule"]),
@@ -43,6 +51,7 @@ CHANGED = (
     (FileTransferModule, ["pull_folder", "generate_module_spec"]),
     (AdminAPI, ["server_execute"]),
     (cell_guard, ["_sites", "_operators", "_dropped"]),
+    (streams_kept, ["_waiting"]),
 )
 
 

@@ -38,16 +38,8 @@ def aligning(config: RunConfig) -> tuple[Meeting, list[Organisation]]:
     if data.id is None:
         raise ConfigurationError("data.id: say which column says whom a row is about")
     holder, folder, form = config.label_holder, data.place(), data.form()
-    of_holder: dict[str, TableConfig] = {}
-    if holder.holds is not None:
-        if holder.holds not in data.parties:
-            raise ConfigurationError(
-                f"label_holder.holds: there is no table {holder.holds!r}; "
-                f"there are {', '.join(data.parties)}"
-            )
-        of_holder[holder.holds] = data.parties[holder.holds]
     tables: dict[str, dict[str, TableConfig]] = {
-        name: {name: party} for name, party in data.taking_part.items() if name != holder.holds
+        name: {name: party} for name, party in data.of_parties(holder.holds).items()
     }
     if holder.name in tables:
         raise ConfigurationError(
@@ -55,7 +47,8 @@ def aligning(config: RunConfig) -> tuple[Meeting, list[Organisation]]:
             f"{{holds: {holder.name}}} if the labels are its own"
         )
     meeting = Meeting(tuple(tables), holder.name, "" if form is None else repr(form))
-    tables[holder.name] = of_holder | {LABELS: data.labels}
+    own = {} if holder.holds is None else {holder.holds: data.parties[holder.holds]}
+    tables[holder.name] = {**own, LABELS: data.labels}
     return meeting, [
         Organisation(name, data.id, partial(own_ids, name, own, data.id, form, folder))
         for name, own in tables.items()

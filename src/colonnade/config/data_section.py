@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import Field
 
@@ -16,6 +17,7 @@ from colonnade.tables import VerticalTables
 
 __all__ = ["DataSection", "Loaded"]
 
+_Part = TypeVar("_Part")
 Loaded: TypeAlias = VerticalDataset | VerticalTables | StreamedRows
 
 
@@ -40,16 +42,26 @@ class DataSection(Section):
             If the data cannot be read or used.
         """
         data = self._load()
+        kept: Any = self.without_left_out(data.features)
+        return replace(data, features=kept) if self.leave_out else data
+
+    def without_left_out(self, parties: Mapping[str, _Part]) -> dict[str, _Part]:
+        """Return what is of parties that are not left out.
+
+        Raises
+        ------
+        ConfigurationError
+            If nobody is left, or somebody is left out who is not there.
+        """
         for name in self.leave_out:
-            if name not in data.features:
+            if name not in parties:
                 raise ConfigurationError(
-                    f"data.leave_out: there is no party {name!r}; "
-                    f"there are {', '.join(data.features)}"
+                    f"data.leave_out: there is no party {name!r}; there are {', '.join(parties)}"
                 )
-        kept: Any = {k: v for k, v in data.features.items() if k not in self.leave_out}
+        kept = {name: part for name, part in parties.items() if name not in self.leave_out}
         if not kept:
             raise ConfigurationError("data.leave_out: leaves out every party")
-        return replace(data, features=kept) if self.leave_out else data
+        return kept
 
     def _load(self) -> Loaded:
         raise AssertionError("every kind of data has its own")  # pragma: no cover

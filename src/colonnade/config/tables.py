@@ -13,7 +13,7 @@ from pydantic import Field
 from pydantic_core import PydanticCustomError
 
 from colonnade.alignment import read_alignment
-from colonnade.config.data_section import DataSection
+from colonnade.config.data_section import DataSection, Loaded
 from colonnade.config.sections import Count, Name, Section, Share, Texts
 from colonnade.config.variables import expanded, holds_a_secret
 from colonnade.errors import ConfigurationError
@@ -267,8 +267,53 @@ class TablesConfig(DataSection):
 
     @property
     def taking_part(self) -> dict[str, PartyTableConfig]:
-        """The tables of parties that are not left out."""
-        return {name: own for name, own in self.parties.items() if name not in self.leave_out}
+        """The tables of parties that are not left out.
+
+        Raises
+        ------
+        ConfigurationError
+            If nobody is left, or somebody is left out who is not there.
+        """
+        return self.without_left_out(self.parties)
+
+    def of_parties(self, holds: str | None) -> dict[str, PartyTableConfig]:
+        """Return the tables of parties that are not left out, but for the label holder's own.
+
+        Parameters
+        ----------
+        holds
+            The table that is the label holder's; None where it has labels alone.
+
+        Raises
+        ------
+        ConfigurationError
+            As ``taking_part``, and if there is no such table.
+        """
+        parties = self.taking_part
+        if holds is not None and parties.pop(holds, None) is None:
+            there = f"there are {', '.join(parties)}"
+            raise ConfigurationError(f"label_holder.holds: there is no table {holds!r}; {there}")
+        return parties
+
+    def load(self) -> Loaded:
+        """Read the data, without the parties that are left out.
+
+        Where ids were aligned, nothing is read of those who are left out: who is in the run is
+        known. Else the run has the people of all tables, so that runs with and without a party can
+        be compared.
+
+        Raises
+        ------
+        ConfigurationError
+            If nobody is left, or somebody is left out who is not there.
+        DataError
+            If the data cannot be read or used.
+        """
+        return super().load() if self.alignment is None else self.of_those_taking_part()._load()
+
+    def of_those_taking_part(self) -> TablesConfig:
+        """Return this section as if nobody who is left out had a table at all."""
+        return self.model_copy(update={"parties": self.taking_part, "leave_out": []})
 
     def tables_of_new_rows(
         self,

@@ -15,7 +15,6 @@ certificates say so.
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -53,6 +52,8 @@ from colonnade.deployment.few_words import LONGEST, guard_words
 from colonnade.deployment.frames_read import guard_frames
 from colonnade.deployment.heard import may_ask
 from colonnade.deployment.held_up import guard_connections, speaking_for
+from colonnade.deployment.plain_logs import guard_logs
+from colonnade.deployment.streams_kept import guard_streams
 from colonnade.errors import ConfigurationError
 from colonnade.telling import short
 
@@ -66,7 +67,12 @@ _ON = (
     StreamHeaderKey.CHANNEL,
     StreamHeaderKey.TOPIC,
 )
-_ADDRESS = re.compile(r"[0-9A-Za-z.:%-]{0,64}")
+_PIECE = (
+    StreamHeaderKey.STREAM_ID,
+    StreamHeaderKey.SEQUENCE,
+    StreamHeaderKey.DATA_TYPE,
+    StreamHeaderKey.SIZE,
+)
 _SECRECY = (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED)
 _LINES = 32  # about what is dropped of one organisation; then a line each time it is twice as much
 
@@ -93,6 +99,8 @@ def guard_cells() -> None:
         guard_connections()
         guard_words()
         guard_frames()
+        guard_streams()
+        guard_logs()
 
 
 def check_guarded() -> None:
@@ -149,6 +157,8 @@ def _why_dropped(
         return f"it is for {short(repr(destination))}"
     if destination != own:
         return "it is to be encrypted on its way" if _is_to_be_encrypted(message) else None
+    if not _may_stream(*map(FQCN.get_root, (own, by))):
+        message.remove_header(StreamHeaderKey.RELIABLE)  # a thread would wait for what came to come
     kind = message.get_header(MessageHeaderKey.MSG_TYPE)
     if kind != MessageType.REQ:
         is_answer = _is_awaited(cell, origin, kind, message) and not _is_to_be_decrypted(message)
@@ -169,15 +179,12 @@ def _why_dropped(
 
 
 def _take_off(message: Message) -> None:
-    """Take off a message what FLARE would do, keep or write by it before anybody hears it."""
+    """Take off a message what FLARE would do or keep by it before anybody hears it."""
     message.remove_header(MessageHeaderKey.CONN_URL)  # FLARE would connect to it, without TLS
     for header in (StreamHeaderKey.RETRY_WAIT, StreamHeaderKey.RETRY_TIMEOUT):
         message.remove_header(header)  # for as long a thread would wait
     if not _is_way(message.get_header(MessageHeaderKey.ROUTE)):
         message.remove_header(MessageHeaderKey.ROUTE)
-    address = message.get_header(CellMessageHeaderKeys.CLIENT_IP)
-    if address is not None and not _ADDRESS.fullmatch(str(address)):
-        message.set_header(CellMessageHeaderKeys.CLIENT_IP, "")  # FLARE writes it into a log
 
 
 def _is_way(route: Any) -> bool:
@@ -262,9 +269,13 @@ def _is_whole(message: Message) -> bool:
     """Whether no piece is to come: FLARE waits for one at the end, and keeps room for all."""
     if message.get_header(MessageHeaderKey.TOPIC) != STREAM_DATA_TOPIC:
         return True
-    piece = (StreamHeaderKey.SEQUENCE, StreamHeaderKey.DATA_TYPE, StreamHeaderKey.SIZE)
+    number, *said = map(message.get_header, _PIECE)
     size = len(message.payload or b"")  # a refusal brings none
-    return tuple(map(message.get_header, piece)) == (0, StreamDataType.FINAL, size)
+    return (
+        said == [0, StreamDataType.FINAL, size]
+        and all(type(each) is int for each in (number, *said))
+        and message.get_header(StreamHeaderKey.ERROR_MSG) is None
+    )
 
 
 def _may_stream(own: str, by: str) -> bool:

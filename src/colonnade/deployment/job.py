@@ -193,7 +193,8 @@ def job_of(
     Raises
     ------
     ConfigurationError
-        If the data are not tables of organisations, with ids, or a part names another file.
+        If the data are not tables of organisations, with ids, a part names another file, or who is
+        left out, or the label holder's own table, is not there.
     """
     data = config.data
     if not isinstance(data, TablesConfig) or data.id is None:
@@ -206,10 +207,11 @@ def job_of(
     holds = config.label_holder.holds
     rows = {key: said["data"][key] for key in ("id", "ids", "split", "task")}
     shared = ("label_holder", "model", "objective", "optimiser", "method", "training")
-    parties = [name for name in data.taking_part if name != holds]
-    job = {"task": task, "run": run, "parties": parties, "rows": rows}
+    job = {"task": task, "run": run, "parties": [*data.of_parties(holds)], "rows": rows}
     job["label_holder_at"] = label_holder_at
     job |= {key: said[key] for key in shared}
+    bottoms = {n: own for n, own in said["model"]["bottoms"].items() if n not in data.leave_out}
+    job["model"] = said["model"] | {"bottoms": bottoms}
     job["fallbacks"] = dict(without) if task in OF_NEW_PEOPLE else {}
     return parse_section(JobConfig, job, "the job")
 

@@ -143,7 +143,7 @@ def prove(
     _check_sources(config.data, new or {}, place_of_data)
     # A site would find what is wrong with a policy, a table, or what labels are for, minutes later.
     policies = _policies(place, job.everybody)
-    _rehearse(config)
+    _rehearse(config, config.data)
     told("all tables can be read, and models be made for them")
     files = {name: place.of(name) / "aligned" / alignment_file(name) for name in job.everybody}
     means = {name: place.run(name, job) / PARTS / name / MEAN_FILE for name in without}
@@ -266,9 +266,10 @@ def _is_healthy(url: str) -> bool:
         return False
 
 
-def _rehearse(config: RunConfig) -> None:
+def _rehearse(config: RunConfig, data: TablesConfig) -> None:
     """Raise what a run of everybody in one process would, before its first round."""
-    federation, method = config.build_federation(), config.method.build()
+    federation = config.build_federation(data.of_those_taking_part().load())
+    method = config.method.build()
     holder = federation.label_holder
     method.exchange.check_covers(holder.objective(), holder.learned)
     federation.check(method)
