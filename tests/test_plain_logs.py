@@ -75,16 +75,28 @@ def test_there_is_an_end_of_what_others_say(log):
     assert "... 2,983,639 characters left out ..." in text
 
 
-def test_what_is_said_wrongly_is_said(log):
+def test_what_stands_on_one_line_stays_as_it_was_told(log):
+    """Formatters, as those of web servers, look at the words apart."""
     log, written = log
-    log.info("%s of %s", "one")
+    records = []
+    log.addFilter(lambda record: records.append(record) or True)
+    log.info("%s asks for %d", "bank", 5)
     log.info({"round": 3})
     log.info("%d %%", 5)
     assert written.getvalue().splitlines() == [
-        "2026-11-28 - '%s of %s' cannot be written: TypeError",
+        "2026-11-28 - bank asks for 5",
         "2026-11-28 - {'round': 3}",
         "2026-11-28 - 5 %",
     ]
+    assert [record.args for record in records] == [("bank", 5), (), (5,)]
+
+
+def test_who_calls_a_log_wrongly_is_told_as_ever(log, capsys):
+    log, written = log
+    log.info("%s of %s", "one")
+    log.info("next")
+    assert "not enough arguments for format string" in capsys.readouterr().err
+    assert written.getvalue() == "2026-11-28 - next\n"
 
 
 def test_an_audit_has_a_line_for_each_event(tmp_path):

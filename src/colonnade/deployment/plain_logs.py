@@ -30,10 +30,13 @@ def guard_logs() -> None:
     if hasattr(usual, "__wrapped__"):
         return
 
-    @wraps(usual)
+    @wraps(usual, updated=())
     def record_of(*given: Any, **named: Any) -> logging.LogRecord:
         record = usual(*given, **named)
-        record.msg, record.args = _indented(_said(record)), None
+        said = _said(record)
+        apart = _indented(said)
+        if apart != said:  # formatters of others' look at what else stands as it was told
+            record.msg, record.args = apart, None
         if record.exc_info and record.exc_info[0] is not None:
             record.exc_text = _indented(_formatter.formatException(record.exc_info))
         return record
@@ -46,8 +49,8 @@ def guard_logs() -> None:
 def _said(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception as error:  # as where it is called with too few
-        return f"{record.msg!r} cannot be written: {type(error).__name__}"
+    except Exception:  # as where it brings too few words: logging tells it
+        return ""
 
 
 def _indented(text: str) -> str:
