@@ -495,6 +495,9 @@ def test_rows_that_are_seen_without_noise_are_warned_of():
     run = small_federation(method).train(method, TRAINING)
     assert "without noise" in run.summary["privacy"]["held-out embeddings"]
     assert any("embeddings without noise that are eval" in w for w in run.summary["warnings"])
+    link = Plain(ErrorFeedback(TopK(0.3)))  # held-out rows travel otherwise, with the same noise
+    said = Method("x", Sum(), Perturbed(GAUSSIAN, link)).disclosures(LAYOUT)
+    assert str(GAUSSIAN) in privacy_statement(said)["held-out embeddings"]
     bare = Method("x", Sum(), Perturbed(Clipped(2.0)))
     run = small_federation(bare).train(bare, TRAINING)
     assert run.summary["privacy"]["mechanism"] == "none"

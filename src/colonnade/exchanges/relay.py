@@ -127,7 +127,7 @@ exchange
         """Return that every party learns all but the others' columns."""
         known, every = "known to every party", "every party"
         whole = self.others == "codes"
-        others = "those of the others" if whole else "the sum of the others'"
+        others = f"{'those' if whole else 'the sum of those'} of the other organisations"
         seen = "the others' embeddings" if whole else "the sum of the others' embeddings"
         return (
             Disclosure("labels", known, to=every, sees="the labels"),
