@@ -580,7 +580,9 @@ def test_who_is_left_out_is_neither_aligned_nor_read(
     config["data"] |= {"leave_out": ["shop"], "alignment": "aligned/two"}
     Path("two.yaml").write_text(yaml.safe_dump(config))
     Path("shop.csv").unlink()
-    assert command(monkeypatch, "align", "two.yaml", "--quiet") == 0
+    assert command(monkeypatch, "align", "two.yaml", "--set", "data.leave_out=[shop]") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "colonnade run two.yaml --set 'data.leave_out=[shop]' --set data.align" in told
     data = parse_config(config).data.load()
     assert [*data.features] == ["bank"]
     assert len(data.ids) == 95
@@ -589,6 +591,7 @@ def test_who_is_left_out_is_neither_aligned_nor_read(
         ("data.leave_out=[pub]", "data.leave_out: there is no party 'pub'; there are bank, shop"),
         ("data.leave_out=[bank, shop]", "data.leave_out: leaves out every party"),
         ("label_holder.holds=shop", "label_holder.holds: there is no table 'shop'; there are bank"),
+        ("label_holder.holds=bank", "a federation needs a party besides the label holder"),
     ):
         for words in (("align",), ("deploy", "--to", "job")):
             capsys.readouterr()

@@ -25,7 +25,7 @@ from nvflare.private import stream_runner
 from nvflare.private.aux_runner import AuxRunner
 from nvflare.private.defs import CellMessageHeaderKeys
 
-from colonnade.deployment import cell_guard
+from colonnade.deployment import cell_guard, own_jobs
 from colonnade.deployment.cell_guard import check_guarded, let_in
 from colonnade.deployment.channels import INTRODUCTIONS
 from colonnade.deployment.guard import Guard
@@ -59,20 +59,30 @@ class Process:
         self.cell.my_info, self.cell.waiters = SimpleNamespace(fqcn=name), {}
 
     def hears(
-        self, origin, channel, topic, by=None, *, streamed=False, to=None, cn=None, said=None
+        self,
+        origin,
+        channel,
+        topic,
+        by=None,
+        *,
+        streamed=False,
+        to=None,
+        cn=None,
+        said=None,
+        size=4,
     ):
         """Whether a message comes through; ``by`` is whose connection it came by."""
         on = {MessageHeaderKey.CHANNEL: channel, MessageHeaderKey.TOPIC: topic}
         if streamed:
             on = {MessageHeaderKey.CHANNEL: STREAM_CHANNEL, MessageHeaderKey.TOPIC: "sm__DATA"}
             on |= {StreamHeaderKey.CHANNEL: channel, StreamHeaderKey.TOPIC: topic}
-            on |= {StreamHeaderKey.SEQUENCE: 0, StreamHeaderKey.SIZE: 4}
+            on |= {StreamHeaderKey.SEQUENCE: 0, StreamHeaderKey.SIZE: size}
             on |= {StreamHeaderKey.DATA_TYPE: StreamDataType.FINAL, StreamHeaderKey.STREAM_ID: 1}
         destination = {MessageHeaderKey.DESTINATION: to or self.name}
         usual = {KIND: MessageType.REQ, ORIGIN: origin} | on | destination
         headers = usual | (said or {})
         has_none = headers.get(StreamHeaderKey.SIZE) == 0  # as what FLARE answers without a body
-        self.message = Message(headers, None if has_none else b"abcd")
+        self.message = Message(headers, None if has_none else b"a" * size)
         connection = SimpleNamespace(get_conn_properties=lambda: {"peer_cn": cn})
         self.came.clear()
         self.cell.process_message(Endpoint(by or origin), connection, 1, self.message)
@@ -313,6 +323,39 @@ def test_no_thread_waits_for_what_came_whole_to_come_again(process):
     assert passes_on.hears(*on, by="shop", to=f"bank.{JOB}", streamed=True, said=says)
     assert StreamHeaderKey.RELIABLE in passes_on.message.headers
     assert process(OPERATOR).hears("server", "return_only", "any", streamed=True, said=says)
+
+
+FOBS = (
+    {MessageHeaderKey.PAYLOAD_ENCODING: "fobs"},
+    {MessageHeaderKey.PAYLOAD_ENCODING: "bytes", StreamHeaderKey.PAYLOAD_ENCODING: "fobs"},
+)
+
+
+@pytest.mark.parametrize("encoding", FOBS)
+def test_nothing_is_made_of_more_bytes_than_anybody_says(process, encoding):
+    """A heartbeat of 100 MB had the server make 4.7 GB of it, and do nothing else for 41 s."""
+    name = encoding | {CellMessageHeaderKeys.CLIENT_NAME: "bank"}
+    for size, is_heard in ((2**18, True), (2**18 + 1, False)):
+        beats = {"cn": "bank", "said": name, "size": size}
+        assert process("server").hears("bank", "task", "heart_beat", **beats) == is_heard
+        on, said = ("server_command", "submit_update"), {"said": encoding, "size": size}
+        assert process(f"server.{JOB}").hears(f"bank.{JOB}", *on, **said) == is_heard
+        party = process(f"bank.{JOB}")
+        assert party.hears(f"shop.{JOB}", SEALED, "between", by="server", **said) == is_heard
+        assert process("server").hears("shop", "any", "any", to=f"bank.{JOB}", **said)  # passed on
+        assert process(f"server.{JOB}").hears("server", "any", "any", **said)  # our own
+    plain = {MessageHeaderKey.PAYLOAD_ENCODING: "bytes"}
+    assert process(f"bank.{JOB}").hears(
+        f"shop.{JOB}", SEALED, "between", by="server", said=plain, size=2**20
+    )
+
+
+def test_a_job_is_brought_to_a_site_as_large_as_jobs_may_be(process):
+    said = {"said": FOBS[0], "size": own_jobs.LARGEST}
+    assert process("bank").hears("server", "admin", "admin", **said)
+    assert not process(f"bank.{JOB}").hears(f"server.{JOB}", "return_only", "any", **said)
+    too_long = said | {"size": own_jobs.LARGEST + 2**19}
+    assert not process("bank").hears("server", "admin", "admin", **too_long)
 
 
 def test_nobody_fills_a_log(process, caplog):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from types import SimpleNamespace
 
+import msgpack
 import pytest
 
 pytest.importorskip("nvflare")
@@ -12,7 +13,8 @@ pytest.importorskip("nvflare")
 from nvflare.fuel.f3.comm_error import CommError
 from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.sfm.conn_manager import ConnManager
-from nvflare.fuel.f3.sfm.constants import HandshakeKeys
+from nvflare.fuel.f3.sfm.constants import HandshakeKeys, Types
+from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
 from nvflare.fuel.f3.stats_pool import CounterPool, HistPool
 
 from colonnade.deployment.few_words import guard_words
@@ -92,3 +94,14 @@ def test_nobody_begins_a_connection_without_a_name(connections, said):
     with pytest.raises(CommError, match="such a name"):
         manager.update_endpoint(connection, said)
     assert not manager.sfm_endpoints
+
+
+def test_nobody_begins_a_connection_by_a_book(connections):
+    """Of each byte up to 77 were made before anybody looked at them."""
+    manager, _ = connections
+    said = msgpack.packb({HandshakeKeys.ENDPOINT_NAME: "bank", "more": []})
+    prefix = Prefix(0, 0, Types.HELLO, 0, 0, 0, 0, 0)
+    frame = bytes(PREFIX_LEN) + said
+    assert manager.get_dict_payload(prefix, frame) == msgpack.unpackb(said)
+    with pytest.raises(CommError, match="so many words"):
+        manager.get_dict_payload(prefix, bytes(PREFIX_LEN) + msgpack.packb([[]] * 2**14))

@@ -35,7 +35,7 @@ CHANGED = (
     (TcpStreamServer, ["__init__", "finish_request"]),
     (SfmConnection, ["__init__"]),
     (SocketConnection, ["read_frame"]),
-    (ConnManager, ["update_endpoint"]),
+    (ConnManager, ["update_endpoint", "get_dict_payload"]),
     (HistPool, ["record_value"]),
     (CounterPool, ["increment"]),
     (TxTask, ["__init__"]),

@@ -55,6 +55,9 @@ def align(
             named = {"organisation": name, "file": str(folder / alignment_file(name))}
             say(out, json.dumps(named | {"rows": kept.rows} | counts | told_of))
     if show is Show.BAR:
+        said = [
+            word for each in [*(set_ or ()), f"data.alignment={folder}"] for word in ("--set", each)
+        ]
         out.print(alignment_table(found))
         say(out, "Who learned what:")
         for sentence in found[meeting.label_holder].learned:
@@ -62,6 +65,5 @@ def align(
         say(
             out,
             f"Each organisation's own ids in common are in {folder}, a file each, and are for "
-            f"nobody else; train with\n  {shlex.join(['colonnade', 'run', str(config)])} "
-            f"{shlex.join(['--set', f'data.alignment={folder}'])}",
+            f"nobody else; train with\n  {shlex.join(['colonnade', 'run', str(config), *said])}",
         )

@@ -76,7 +76,7 @@ def _changed(one: Any, other: Any) -> str:
     if _alike(one, other):
         return ""
     if _alike(_sorted(one), _sorted(other)):
-        return "are in another order"
+        return "are in another order: put them in the former one"
     return "become other features"
 
 

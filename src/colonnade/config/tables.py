@@ -287,12 +287,14 @@ class TablesConfig(DataSection):
         Raises
         ------
         ConfigurationError
-            As ``taking_part``, and if there is no such table.
+            As ``taking_part``, and if there is no such table, or no other.
         """
         parties = self.taking_part
         if holds is not None and parties.pop(holds, None) is None:
             there = f"there are {', '.join(parties)}"
             raise ConfigurationError(f"label_holder.holds: there is no table {holds!r}; {there}")
+        if not parties:
+            raise ConfigurationError("a federation needs a party besides the label holder")
         return parties
 
     def load(self) -> Loaded:
@@ -385,7 +387,7 @@ class TablesConfig(DataSection):
             if table not in kept:
                 raise ConfigurationError(
                     f"data.alignment: {self.alignment} has no file of who holds the table "
-                    f"{table!r}; align again"
+                    f"{table!r}; align again, or leave it out here too (data.leave_out)"
                 )
             if (kept[table].id, kept[table].form) != (self.id, "" if form is None else repr(form)):
                 raise ConfigurationError(

@@ -247,7 +247,7 @@ class Trained:
         if changes := changes_since(self.run.summary, predictor, data, holds):
             raise DataError(
                 f"the data have changed since this run was trained on them: {'; '.join(changes)}. "
-                "Which rows were for what cannot be told any more; predict people by their tables"
+                "Rows of the run are those of its data as they were; predict people by their tables"
             )
         return data
 

@@ -27,6 +27,7 @@ from nvflare.fuel.f3.cellnet.credential_manager import CERT_REQ_TIMEOUT
 from nvflare.fuel.f3.cellnet.defs import (
     CellChannel,
     CellChannelTopic,
+    Encoding,
     MessageHeaderKey,
     MessageType,
 )
@@ -52,6 +53,7 @@ from colonnade.deployment.few_words import LONGEST, guard_words
 from colonnade.deployment.frames_read import guard_frames
 from colonnade.deployment.heard import may_ask
 from colonnade.deployment.held_up import guard_connections, speaking_for
+from colonnade.deployment.own_jobs import LARGEST
 from colonnade.deployment.plain_logs import guard_logs
 from colonnade.deployment.streams_kept import guard_streams
 from colonnade.errors import ConfigurationError
@@ -73,6 +75,8 @@ _PIECE = (
     StreamHeaderKey.DATA_TYPE,
     StreamHeaderKey.SIZE,
 )
+_ENCODINGS = (MessageHeaderKey.PAYLOAD_ENCODING, StreamHeaderKey.PAYLOAD_ENCODING)
+_MOST_OBJECTS = 2**18  # bytes that FLARE makes objects of: honest ones are 10 KB, or bring a job
 _SECRECY = (MessageHeaderKey.SECURE, MessageHeaderKey.ENCRYPTED)
 _LINES = 32  # about what is dropped of one organisation; then a line each time it is twice as much
 
@@ -158,6 +162,8 @@ def _why_dropped(
     if destination != own:
         return "it is to be encrypted on its way" if _is_to_be_encrypted(message) else None
     if not _may_stream(*map(FQCN.get_root, (own, by))):
+        if _is_of_too_many_objects(message, origin):
+            return "it is longer than what anybody says"
         message.remove_header(StreamHeaderKey.RELIABLE)  # a thread would wait for what came to come
     kind = message.get_header(MessageHeaderKey.MSG_TYPE)
     if kind != MessageType.REQ:
@@ -276,6 +282,17 @@ def _is_whole(message: Message) -> bool:
         and all(type(each) is int for each in (number, *said))
         and message.get_header(StreamHeaderKey.ERROR_MSG) is None
     )
+
+
+def _is_of_too_many_objects(message: Message, origin: str) -> bool:
+    """Whether FLARE would make objects of many bytes, of one of which it makes up to 77.
+
+    Nothing else in the process goes on meanwhile.
+    """
+    if not any(message.get_header(header) == Encoding.FOBS for header in _ENCODINGS):
+        return False
+    brings_jobs = (origin, _asked_on(message)[0]) == (FQCN.ROOT_SERVER, CellChannel.CLIENT_MAIN)
+    return len(message.payload or b"") > _MOST_OBJECTS + (LARGEST if brings_jobs else 0)
 
 
 def _may_stream(own: str, by: str) -> bool:

@@ -6,7 +6,7 @@ lives: who says another way each time had 60 KB kept of each message. So a proce
 different words as an honest federation has, and counts all others together.
 
 It keeps, too, whatever somebody says of himself as a connection begins, though it reads his name
-alone. So it hears nothing but that.
+alone, and makes objects of it first. So it hears nothing but that, and of few bytes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from nvflare.fuel.f3.comm_error import CommError
 from nvflare.fuel.f3.sfm.conn_manager import ConnManager
 from nvflare.fuel.f3.sfm.constants import HandshakeKeys
+from nvflare.fuel.f3.sfm.prefix import Prefix
 from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 from nvflare.fuel.f3.stats_pool import CounterPool, HistPool
 
@@ -25,6 +26,7 @@ __all__ = ["LONGEST", "guard_words"]
 LONGEST = 200  # characters of a channel, topic, code or cell: FLARE keeps those it has heard
 _MOST = 4096  # of each kind of count
 _LONGEST_COUNTED = 1000  # characters, of several of these
+_MOST_OF_A_BEGINNING = 2**14  # bytes that somebody says of himself
 _OTHERS = "others"
 
 
@@ -33,7 +35,7 @@ def guard_words() -> None:
     if hasattr(HistPool.record_value, "__wrapped__"):
         return
     record, increment = HistPool.record_value, CounterPool.increment
-    update = ConnManager.update_endpoint
+    update, read = ConnManager.update_endpoint, ConnManager.get_dict_payload
 
     @wraps(record)
     def record_value(self: HistPool, category: str, value: float) -> None:
@@ -44,6 +46,12 @@ def guard_words() -> None:
         name = _among(self.counter_names, counter_name)
         increment(self, _among(self.cat_counters, category), name, amount)
 
+    @wraps(read)
+    def get_dict_payload(prefix: Prefix, frame: Any) -> Any:
+        if len(frame) > _MOST_OF_A_BEGINNING:
+            raise CommError(CommError.BAD_DATA, "nobody begins a connection by so many words")
+        return read(prefix, frame)
+
     @wraps(update)
     def update_endpoint(self: ConnManager, connection: SfmConnection, said: Any) -> None:
         name = said.get(HandshakeKeys.ENDPOINT_NAME) if isinstance(said, dict) else None
@@ -53,6 +61,7 @@ def guard_words() -> None:
 
     HistPool.record_value, CounterPool.increment = record_value, counted
     ConnManager.update_endpoint = update_endpoint
+    ConnManager.get_dict_payload = staticmethod(get_dict_payload)
 
 
 def _among(known: Any, word: str) -> str:

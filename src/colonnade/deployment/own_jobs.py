@@ -32,7 +32,7 @@ _FILES = frozenset(
     | {at + of for at in _FOLDERS for of in (NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE)}
 )
 _CLASS = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
-_LARGEST = 2**24  # bytes of a job's files together
+LARGEST = 2**24  # bytes of a job's files together
 _LONGEST_NAME = 300
 _SCHEDULED = (
     JobMetaKey.SCHEDULE_COUNT,
@@ -98,7 +98,7 @@ class OwnJobs(AppValidator):  # type: ignore[misc]  # untyped in FLARE
 
 
 def _are_ours(names: Collection[str], size: int, read: Callable[[str], bytes]) -> bool:
-    if not _FILES.issuperset(names) or size > _LARGEST:
+    if not _FILES.issuperset(names) or size > LARGEST:
         return False
     site = json.loads(read(f"config/{CLIENT}"))
     attend = site["executors"][0]["executor"]["path"]

@@ -13,6 +13,8 @@ from colonnade.errors import DataWarning
 
 __all__ = ["Note", "about", "kept", "tell"]
 
+_LONGEST = 300  # characters of an example
+
 
 class Note(str):
     """A sentence with an example in it.
@@ -35,6 +37,8 @@ class Note(str):
 
     def __new__(cls, before: str, example: str, after: str) -> Note:
         """Return the whole sentence, which knows its parts."""
+        if len(example) > _LONGEST:  # a cell may be a book
+            example = f"{example[:_LONGEST]} ..."
         note = super().__new__(cls, before + example + after)
         note.parts = (before, example, after)
         return note
