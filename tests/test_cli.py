@@ -809,7 +809,8 @@ def test_what_a_partner_adds(colonnade: Command, tiny: Path, tmp_path: Path) -> 
         (["a", "--partners", "--target", "0.8"], "--target is for runs that are over"),
         (["a", "--target", "nan"], "--target is a value of the metric, not nan"),
         (["a", "--target", "-inf"], "--target is a value of the metric, not -inf"),
-        (["a", "--set", "x=1"], "--set and --data are for --partners"),
+        (["a", "--set", "x=1"], "--set, --data and --seeds are for --partners"),
+        (["a", "--seeds", "3"], "--set, --data and --seeds are for --partners"),
         (["a", "--quiet", "--json"], "--quiet and --json exclude each other"),
     ],
 )

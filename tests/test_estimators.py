@@ -255,6 +255,17 @@ def test_the_label_may_be_a_column_of_a_party_which_then_holds_it(tables, labels
     assert senders == {"bank", "shop"}
 
 
+def test_whoever_had_the_labels_has_none_of_new_rows(tables, labels):
+    """One table's column of labels, named among a party's, was asked for to predict."""
+    joined = tables["bank"].join(tables["shop"], on="id").join(labels, on="id")
+    divided = {"bank": ["income", "buys", "job"], "shop": ["spent"]}
+    model = VerticalClassifier(parties=divided, **QUICK).fit(joined, "buys")
+    assert model.label_holder_ == "bank"
+    new = joined.drop("buys")
+    assert (model.predict(new) == model.predict(joined)).all()
+    assert model.score(joined, "buys") == model.score(new, joined["buys"].to_list())
+
+
 def test_a_run_is_behind_it(fitted, tmp_path):
     summary = fitted.run_.summary
     assert summary["metric"] == "validation_auc"

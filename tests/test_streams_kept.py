@@ -174,3 +174,20 @@ def test_one_that_waits_no_longer_is_told_to_who_answered(server):
     for _ in range(64):
         answered(server, "bank.7")
     assert "has not acknowledged 64 answers" in str(future.exception(60))
+
+
+def test_nobody_acknowledges_what_is_for_another(server):
+    """Nor ends it: the number of a stream is its last one's and one more."""
+    number = answered(server, "bank.7", b"four")
+    said = {
+        StreamHeaderKey.STREAM_ID: number,
+        StreamHeaderKey.OFFSET: 4,
+        StreamHeaderKey.SEQUENCE: 0,
+    }
+    for more in ({}, {StreamHeaderKey.ERROR_MSG: "gone"}):
+        for origin in ("shop.7", "server.7", None):
+            forged = Message(said | more | {MessageHeaderKey.ORIGIN: origin}, None)
+            server.asked[STREAM_ACK_TOPIC](forged)
+    assert [*ByteStreamer.tx_task_map] == [number]
+    while number in ByteStreamer.tx_task_map:
+        server.asked[STREAM_ACK_TOPIC](Message(said | {MessageHeaderKey.ORIGIN: "bank.7"}, None))

@@ -16,7 +16,7 @@ from nvflare.fuel.f3.sfm.conn_manager import ConnManager
 from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 from nvflare.fuel.f3.stats_pool import CounterPool, HistPool
 from nvflare.fuel.f3.streaming.byte_receiver import ByteReceiver
-from nvflare.fuel.f3.streaming.byte_streamer import TxTask
+from nvflare.fuel.f3.streaming.byte_streamer import ByteStreamer, TxTask
 from nvflare.fuel.hci.client.api import AdminAPI
 from nvflare.fuel.hci.client.file_transfer import FileTransferModule
 from nvflare.fuel.sec.audit import Auditor
@@ -39,6 +39,7 @@ CHANGED = (
     (HistPool, ["record_value"]),
     (CounterPool, ["increment"]),
     (TxTask, ["__init__"]),
+    (ByteStreamer, ["_ack_handler"]),
     (ByteReceiver, ["_data_handler"]),
     (Auditor, ["add_event", "add_job_event"]),
     (logging, ["_logRecordFactory"]),

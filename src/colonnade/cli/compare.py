@@ -80,8 +80,9 @@ def compare(
             raise ConfigurationError("--target is for runs that are over: --partners trains anew")
         _compare_partners(parsed_config(runs[0], set_, data), folder, seeds, show)
         return
-    if set_ or data:
-        raise ConfigurationError("--set and --data are for --partners: these runs are over")
+    if set_ or data or seeds > 1:
+        said = "--set, --data and --seeds are for --partners: these runs are over"
+        raise ConfigurationError(said)
     loaded = {name: load_run(path) for name, path in named_runs(runs).items()}
     _write_comparison(loaded, folder, "", target)
     show_runs(loaded, show, target)

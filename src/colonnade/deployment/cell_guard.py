@@ -161,7 +161,7 @@ def _why_dropped(
         return f"it is for {short(repr(destination))}"
     if destination != own:
         return "it is to be encrypted on its way" if _is_to_be_encrypted(message) else None
-    if not _may_stream(*map(FQCN.get_root, (own, by))):
+    if not _may_stream(*map(FQCN.get_root, (own, origin))):
         if _is_of_too_many_objects(message, origin):
             return "it is longer than what anybody says"
         message.remove_header(StreamHeaderKey.RELIABLE)  # a thread would wait for what came to come
@@ -177,7 +177,7 @@ def _why_dropped(
         and (channel == INTRODUCTIONS or not _is_to_be_decrypted(message))
         and (channel != CellChannel.CELLNET or by == origin)  # a neighbour's goodbye, and its own
         and (channel != CellChannel.SERVER_MAIN or _names_itself(connection, topic, message))
-        and (_is_whole(message) or _may_stream(*map(FQCN.get_root, (own, by))))
+        and (_is_whole(message) or _may_stream(*map(FQCN.get_root, (own, origin))))
     ):
         said = (short(repr(each)) for each in (topic, channel, origin))
         return "{} on {}, asked by {}".format(*said)
@@ -295,9 +295,12 @@ def _is_of_too_many_objects(message: Message, origin: str) -> bool:
     return len(message.payload or b"") > _MOST_OBJECTS + (LARGEST if brings_jobs else 0)
 
 
-def _may_stream(own: str, by: str) -> bool:
-    """Whether pieces may come of who is connected: of an operator, to one, and of ourselves."""
-    return by == own or by in _operators or is_valid_admin_client_name(own)
+def _may_stream(own: str, origin: str) -> bool:
+    """Whether pieces may come of who speaks: of an operator, to one, and of ourselves.
+
+    A job's process at the server has what sites say from the server's own, which passes it on.
+    """
+    return origin == own or origin in _operators or is_valid_admin_client_name(own)
 
 
 def _asked_on(message: Message) -> tuple[Any, Any]:

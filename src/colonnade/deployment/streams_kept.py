@@ -4,8 +4,8 @@ A stream on a channel where nobody takes any is refused once it has a place, whi
 seconds, with a thread of its own that does nothing but wait. An answer that is a stream is kept for
 a minute, until who asked says that it came, with room for a megabyte however short it is: who asked
 three thousand times and said nothing had 3 GB of the process of a job. So what nobody takes here is
-refused before it has a place, an answer has as much room as it is long, and of those to one
-organisation the latest few wait to be acknowledged.
+refused before it has a place, an answer has as much room as it is long, of those to one
+organisation the latest few wait to be acknowledged, and nobody acknowledges another's.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
 from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.message import Message
 from nvflare.fuel.f3.streaming.blob_streamer import BlobStream
 from nvflare.fuel.f3.streaming.byte_receiver import ByteReceiver
-from nvflare.fuel.f3.streaming.byte_streamer import TxTask
+from nvflare.fuel.f3.streaming.byte_streamer import ByteStreamer, TxTask
 from nvflare.fuel.f3.streaming.stream_const import StreamHeaderKey
 from nvflare.fuel.f3.streaming.stream_types import StreamError, StreamTargetUnreachable
 from nvflare.fuel.f3.streaming.stream_utils import wrap_view
@@ -40,6 +41,7 @@ def guard_streams() -> None:
     if not hasattr(TxTask.__init__, "__wrapped__"):
         TxTask.__init__ = _kept_briefly(TxTask.__init__)
         ByteReceiver._data_handler = _refused_first(ByteReceiver._data_handler)
+        ByteStreamer._ack_handler = staticmethod(_of_its_receiver(ByteStreamer._ack_handler))
 
 
 def _refused_first(take: Callable[..., None]) -> Callable[..., None]:
@@ -50,6 +52,16 @@ def _refused_first(take: Callable[..., None]) -> Callable[..., None]:
             take(self, message)
         else:
             self.reject(message, StreamError("nobody takes streams on this channel"))
+
+    return taken
+
+
+def _of_its_receiver(take: Callable[[Message], None]) -> Callable[[Message], None]:
+    @wraps(take)
+    def taken(message: Message) -> None:
+        task = ByteStreamer.tx_task_map.get(message.get_header(StreamHeaderKey.STREAM_ID))
+        if task is not None and task.target == message.get_header(MessageHeaderKey.ORIGIN):
+            take(message)
 
     return taken
 

@@ -102,7 +102,8 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
     verbose
         Whether to show a progress bar.
     random_state
-        Decides everything random: the same twice gives the same bits.
+        Decides everything random: the same twice gives the same bits, but where real time decides
+        the course, as of ``celu``, and where noise comes from secrets, as of ``pbm_vfl``.
 
     Attributes
     ----------

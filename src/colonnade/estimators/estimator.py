@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -50,6 +50,7 @@ from colonnade.training import EarlyStopping, Training, Watcher
 
 __all__ = ["VerticalEstimator"]
 
+_Parties: TypeAlias = Mapping[str, Sequence[str]] | None
 _MANY = 0.2  # of the people with a label who are left out, of which is told
 
 
@@ -151,6 +152,7 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         self.data_ = data.without_rows()
         self.parties_ = data.parties
         self.label_holder_ = holder
+        self.label_column_ = y if isinstance(y, str) else None
         self.n_features_in_ = sum(map(len, data.columns.values()))
         warn_if_improving(run, run.summary["epochs"], self.patience)
         return self
@@ -176,7 +178,7 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         check_is_fitted(self)
         if self.aligned:
             tell_order(X, parties=self.parties)
-        tables = party_tables(X, self.parties, self.id)
+        tables = party_tables(X, self._parties_of_new_rows(), self.id)
         return self._predicted(tables, *self._transformed(tables, absent))
 
     def report(self, path: str | Path = "report.html") -> Path:
@@ -267,7 +269,7 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
     def _prepared(self, X: Any, y: Any) -> tuple[VerticalTables, str]:  # noqa: N803
         """Return the aligned tables, and the name of the label holder."""
         self._check_parameters()
-        tables, labels, owner = self._given(X, y)
+        tables, labels, owner = self._given(X, y, self.parties)
         data = vertical_tables(
             tables,
             labels,
@@ -362,10 +364,20 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
         with watched(1) as watch:
             yield watch.run(type(self).__name__)
 
-    def _given(self, X: Any, y: Any) -> Given:  # noqa: N803
+    def _given(self, X: Any, y: Any, parties: _Parties) -> Given:  # noqa: N803
         if self.aligned:
-            tell_order(X, y, self.parties)
-        return given(X, y, self.parties, self.id, self.aligned)
+            tell_order(X, y, parties)
+        return given(X, y, parties, self.id, self.aligned)
+
+    def _parties_of_new_rows(self) -> _Parties:
+        """Return whose the columns are; among them were, of whom had the labels, these too."""
+        label = self.label_column_
+        if label is None or not isinstance(self.parties, Mapping):
+            return self.parties
+        return {
+            name: [each for each in columns if each != label] if label in columns else columns
+            for name, columns in self.parties.items()
+        }
 
     def _transformed(
         self, tables: Mapping[str, Table], absent: Absent
@@ -383,7 +395,8 @@ class VerticalEstimator(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-lea
     def _compared(self, X: Any, y: Any, absent: Absent) -> tuple[Prediction, NDArray[Any]]:  # noqa: N803
         """Return what is predicted, and the targets of the same rows, which are read before."""
         check_is_fitted(self)
-        tables, labels, _ = self._given(X, y)
+        parties = self.parties if isinstance(y, str) else self._parties_of_new_rows()
+        tables, labels, _ = self._given(X, y, parties)
         ids, features = self._transformed(tables, absent)
         known = truth(labels, tables, self.id, ids, self._are_aligned(), self.normalise)
         targets = self._targets(known)
