@@ -163,7 +163,7 @@ def _why_dropped(
         return "it is to be encrypted on its way" if _is_to_be_encrypted(message) else None
     if not _may_stream(*map(FQCN.get_root, (own, origin))):
         if _is_of_too_many_objects(message, origin):
-            return "it is longer than what anybody says"
+            return f"{short(repr(origin))} says more than anybody has to"
         message.remove_header(StreamHeaderKey.RELIABLE)  # a thread would wait for what came to come
     kind = message.get_header(MessageHeaderKey.MSG_TYPE)
     if kind != MessageType.REQ:
