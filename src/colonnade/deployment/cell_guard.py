@@ -161,7 +161,8 @@ def _why_dropped(
         return f"it is for {short(repr(destination))}"
     if destination != own:
         return "it is to be encrypted on its way" if _is_to_be_encrypted(message) else None
-    if not _may_stream(*map(FQCN.get_root, (own, origin))):
+    may_stream = _may_stream(*map(FQCN.get_root, (own, origin)))
+    if not may_stream:
         if _is_of_too_many_objects(message, origin):
             return f"{short(repr(origin))} says more than anybody has to"
         message.remove_header(StreamHeaderKey.RELIABLE)  # a thread would wait for what came to come
@@ -177,7 +178,7 @@ def _why_dropped(
         and (channel == INTRODUCTIONS or not _is_to_be_decrypted(message))
         and (channel != CellChannel.CELLNET or by == origin)  # a neighbour's goodbye, and its own
         and (channel != CellChannel.SERVER_MAIN or _names_itself(connection, topic, message))
-        and (_is_whole(message) or _may_stream(*map(FQCN.get_root, (own, origin))))
+        and (may_stream or _is_whole(message))
     ):
         said = (short(repr(each)) for each in (topic, channel, origin))
         return "{} on {}, asked by {}".format(*said)
