@@ -25,7 +25,7 @@ from nvflare.private import stream_runner
 from nvflare.private.aux_runner import AuxRunner
 from nvflare.private.defs import CellMessageHeaderKeys
 
-from colonnade.deployment import cell_guard, own_jobs
+from colonnade.deployment import cell_guard, job_numbers
 from colonnade.deployment.cell_guard import check_guarded, let_in
 from colonnade.deployment.channels import INTRODUCTIONS
 from colonnade.deployment.guard import Guard
@@ -355,10 +355,10 @@ def test_nothing_is_made_of_more_bytes_than_anybody_says(process, encoding):
 
 
 def test_a_job_is_brought_to_a_site_as_large_as_jobs_may_be(process):
-    said = {"said": FOBS[0], "size": own_jobs.LARGEST}
+    said = {"said": FOBS[0], "size": job_numbers.LARGEST}
     assert process("bank").hears("server", "admin", "admin", **said)
     assert not process(f"bank.{JOB}").hears(f"server.{JOB}", "return_only", "any", **said)
-    too_long = said | {"size": own_jobs.LARGEST + 2**19}
+    too_long = said | {"size": job_numbers.LARGEST + 2**19}
     assert not process("bank").hears("server", "admin", "admin", **too_long)
 
 

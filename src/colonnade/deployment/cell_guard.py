@@ -53,7 +53,7 @@ from colonnade.deployment.few_words import LONGEST, guard_words
 from colonnade.deployment.frames_read import guard_frames
 from colonnade.deployment.heard import may_ask
 from colonnade.deployment.held_up import guard_connections, speaking_for
-from colonnade.deployment.own_jobs import LARGEST
+from colonnade.deployment.job_numbers import LARGEST
 from colonnade.deployment.plain_logs import guard_logs
 from colonnade.deployment.streams_kept import guard_streams
 from colonnade.errors import ConfigurationError

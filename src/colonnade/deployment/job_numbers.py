@@ -1,10 +1,15 @@
-"""Numbers of jobs, as FLARE gives them: what is one can be part of a path and of a command."""
+"""Numbers of jobs, as FLARE gives them: what is one can be part of a path and of a command.
+
+And how large jobs are: both are asked before anything else of a job is known.
+"""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["is_job_number"]
+__all__ = ["LARGEST", "is_job_number"]
+
+LARGEST = 2**24  # bytes of a job's files together
 
 _NUMBER = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

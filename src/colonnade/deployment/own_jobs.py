@@ -23,6 +23,7 @@ from nvflare.apis.job_def import JobMetaKey
 from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE
 
 from colonnade.deployment.folders import CLIENT, JOB, SERVER, client_config, server_config
+from colonnade.deployment.job_numbers import LARGEST
 
 __all__ = ["OwnJobs", "is_archive_of_ours", "why_refused"]
 
@@ -32,7 +33,6 @@ _FILES = frozenset(
     | {at + of for at in _FOLDERS for of in (NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE)}
 )
 _CLASS = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
-LARGEST = 2**24  # bytes of a job's files together
 _LONGEST_NAME = 300
 _SCHEDULED = (
     JobMetaKey.SCHEDULE_COUNT,
