@@ -25,6 +25,8 @@ def plain(text: str) -> str:
     >>> plain("a\x1b[31mred\nb\u202ec")
     'a[31mred bc'
     """
+    if text.isprintable():  # as nearly all are
+        return text
     spaced = (" " if each in "\t\n\r\v\f\x85\u2028\u2029" else each for each in text)
     return "".join(each for each in spaced if unicodedata.category(each) not in _ACTING)
 

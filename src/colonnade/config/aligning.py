@@ -47,8 +47,8 @@ def aligning(config: RunConfig) -> tuple[Meeting, list[Organisation]]:
             f"{{holds: {holder.name}}} if the labels are its own"
         )
     meeting = Meeting(tuple(tables), holder.name, "" if form is None else repr(form))
-    own = {} if holder.holds is None else {holder.holds: data.parties[holder.holds]}
-    tables[holder.name] = {**own, LABELS: data.labels}
+    held = {} if holder.holds is None else {holder.holds: data.parties[holder.holds]}
+    tables[holder.name] = {**held, LABELS: data.labels}
     return meeting, [
         Organisation(name, data.id, partial(own_ids, name, own, data.id, form, folder))
         for name, own in tables.items()

@@ -298,18 +298,10 @@ class TablesConfig(DataSection):
         return parties
 
     def load(self) -> Loaded:
-        """Read the data, without the parties that are left out.
+        """Read the data as of every kind; once ids were aligned, nothing of who is left out.
 
-        Where ids were aligned, nothing is read of those who are left out: who is in the run is
-        known. Else the run has the people of all tables, so that runs with and without a party can
-        be compared.
-
-        Raises
-        ------
-        ConfigurationError
-            If nobody is left, or somebody is left out who is not there.
-        DataError
-            If the data cannot be read or used.
+        Who is in the run is known then. Else the run has the people of all tables, so that runs
+        with and without a party can be compared. Errors are those of every kind.
         """
         return super().load() if self.alignment is None else self.of_those_taking_part()._load()
 
